@@ -30,7 +30,8 @@ round   {"type": "round", "i", "prefix_len", "t0", "t_draft", "t_target", "t_ver
          "texts":  {"17": " the", "240": [240, 159]},
          "counts": {"rounds", "passes", "tokens", "drafted", "tested", "accepted", "offered": [...], "reached": [...],
                     "kept": [...]}: running totals after this round; lists by position (index 0 = first drafted token),
-         "done": null | "stop" | "stop_string" | "length" | "context"}
+         "done": null | "stop" | "stop_string" | "length",
+         "note": null | why nothing was drafted: "no_match" | "draft_context" | "last_token"}
 end     {"type": "end", "done", "hash": of everything but times, "seconds": {"draft", "target", "verify", "other"},
          "plain": {"tokens", "seconds", "tokens_per_second"} | null: plain decoding of the same prompt, same machine}
 """

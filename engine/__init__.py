@@ -1,0 +1,24 @@
+"""SpecScope's engine: speculative decoding as one loop over real models.
+
+    from engine import LM, Engine, Sampling, load_model, build_drafter
+
+The names below are imported on first use, so that `import engine` costs nothing and needs no torch.
+"""
+
+from importlib import import_module
+
+_HOME = {
+    "Sampling": "types", "Sequence": "types", "Proposal": "types", "Trial": "types", "Verdict": "types", "Step": "types",
+    "warp": "sampling", "draw": "sampling", "uniforms": "sampling",
+    "verify": "verify", "residual": "verify", "RULES": "verify",
+    "SlabCache": "cache", "LM": "model", "Engine": "engine",
+    "load_model": "load", "TARGETS": "load", "METHODS": "methods", "build_drafter": "methods",
+    "run": "run", "describe": "trace", "read": "trace", "write": "trace",
+}  # fmt: skip
+__all__ = list(_HOME)
+
+
+def __getattr__(name: str):
+    if name not in _HOME:
+        raise AttributeError(f"module 'engine' has no attribute {name!r}")
+    return getattr(import_module(f"engine.{_HOME[name]}"), name)

@@ -1,0 +1,45 @@
+"""What every drafter is: `taps`, `observe`, `propose`. Plain decoding is the drafter that proposes nothing.
+
+Order of calls: a sequence's prompt is observed before its first proposal; after every round the committed tokens are
+observed, then the next proposal is asked for. A drafter with a cache of its own compares what it cached with
+`sequence.tokens` and keeps the common prefix: there is nothing to reset or to roll back.
+
+Rule of honesty: whether a node is proposed may depend on the nodes before it, never on the value that was drawn for it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from engine.types import Proposal, Sequence
+
+
+class Drafter(Protocol):
+    taps: tuple[int, ...]  # decoder layers (0-based) whose raw output it reads
+
+    def observe(self, sequences: list[Sequence], features: list[Tensor | None]) -> None:
+        """features[b]: [n, tapped width] of the n tokens that entered the target's cache last."""
+
+    def propose(self, sequences: list[Sequence]) -> list[Proposal]:
+        """One tree per sequence, at most `sequence.room` deep."""
+
+
+def chain(tokens: Tensor | list[int], device: torch.device | str = "cpu", **rest) -> Proposal:
+    """Each token hangs on the one before it."""
+    tokens = torch.as_tensor(tokens, dtype=torch.long, device=device)
+    return Proposal(tokens, torch.arange(-1, len(tokens) - 1, device=tokens.device), **rest)
+
+
+class NoDraft:
+    """Plain autoregressive decoding."""
+
+    taps: tuple[int, ...] = ()
+
+    def observe(self, sequences, features):
+        pass
+
+    def propose(self, sequences):
+        return [chain([])] * len(sequences)
