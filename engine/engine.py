@@ -44,7 +44,9 @@ class Engine:
         self.running: list[Sequence] = []
         self._unseen: set[int] = set()  # ids of resumed sequences: their last token is an anchor, not yet to be read
 
-    def submit(self, tokens: list[int], sampling: Sampling, prompt_length: int | None = None, resume: bool = False) -> Sequence:
+    def submit(
+        self, tokens: list[int], sampling: Sampling, prompt_length: int | None = None, resume: bool = False
+    ) -> Sequence:
         """Queue a prompt. With resume=True go on from `tokens` of an earlier run whose first `prompt_length` are the prompt."""
         prompt_length = len(tokens) if prompt_length is None else prompt_length
         limit = min(prompt_length + sampling.max_new, self.target.context)
@@ -129,7 +131,10 @@ class Engine:
                 out = self.target.forward(
                     [s.row for s in batch],
                     [torch.cat([a, p.tokens]) for a, p in zip(anchors, proposals, strict=True)],
-                    [torch.cat([torch.full_like(a, -1), p.parents + 1]) for a, p in zip(anchors, proposals, strict=True)],
+                    [
+                        torch.cat([torch.full_like(a, -1), p.parents + 1])
+                        for a, p in zip(anchors, proposals, strict=True)
+                    ],
                     taps=self.drafter.taps,
                 )
             with clock.phase("verify"):

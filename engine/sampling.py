@@ -48,7 +48,9 @@ def warp(logits: Tensor, sampling: Sampling) -> Tensor:
 
 def _nucleus(p: Tensor, top_p: float) -> Tensor:
     """Keep the fewest most likely tokens whose mass reaches top_p (the one that crosses it included), ties by lowest id."""
-    width = min(p.shape[-1], 1024)  # sorting a whole vocabulary costs more than the model's head, and few nuclei need it
+    width = min(
+        p.shape[-1], 1024
+    )  # sorting a whole vocabulary costs more than the model's head, and few nuclei need it
     if width < p.shape[-1] and bool((p.topk(width, -1).values.sum(-1) < top_p).any()):
         width = p.shape[-1]
     ids = p.topk(width, -1).indices.sort(-1).values

@@ -32,6 +32,215 @@ round   {"type": "round", "i", "prefix_len", "t0", "t_draft", "t_target", "t_ver
                     "kept": [...]}: running totals after this round; lists by position (index 0 = first drafted token),
          "done": null | "stop" | "stop_string" | "length",
          "note": null | why nothing was drafted: "no_match" | "draft_context" | "last_token"}
-end     {"type": "end", "done", "hash": of everything but times, "seconds": {"draft", "target", "verify", "other"},
-         "plain": {"tokens", "seconds", "tokens_per_second"} | null: plain decoding of the same prompt, same machine}
+end     {"type": "end", "done", "hash": of ids, trees and verdicts, "seconds": {"draft", "target", "verify", "other"},
+         "decoding": {"tokens", "seconds", "tokens_per_second"}: after the prompt was read,
+         "plain": {same} | null: plain decoding of the same prompt, measured right after the run}
 """
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import uuid
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine import metrics
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from engine.types import Step
+    from engine.vocabulary import Vocabulary
+
+SCHEMA = 1
+TOP = 8  # entries of each *_top
+
+
+def header(**fields) -> dict:
+    """The first line of a run; the caller gives everything but id, machine and time."""
+    return {
+        "type": "run",
+        "schema": SCHEMA,
+        "id": uuid.uuid4().hex[:12],
+        "machine": machine(),
+        "badge": "measured",
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        **fields,
+    }
+
+
+@cache
+def machine() -> str:
+    """What this machine is, in words."""
+    name = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
+    except OSError:
+        pass
+    return f"{name}, {os.cpu_count()} cores, {platform.system()}"
+
+
+def describe(step: Step, vocabulary: Vocabulary, before: dict | None = None) -> dict:
+    """One engine Step as a round record; `before` is the record of the round before it (None for the first)."""
+    tokens, parents = step.proposal.tokens.tolist(), step.proposal.parents.tolist()
+    target = _Opinions(step.logits, step.p)
+    drafter = None if step.proposal.logits is None else _Opinions(step.proposal.logits, step.proposal.q)
+    trials = {trial.node: trial for trial in step.verdict.trials}
+    depth: list[int] = []
+    draft, verify = [], []
+    for node, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
+        depth.append(1 if parent < 0 else depth[parent] + 1)
+        place = {"slot": node, "parent": None if parent < 0 else parent}
+        story = step.proposal.story[node] if step.proposal.story else {}
+        draft.append({**place, "token_id": token, "depth": depth[node], **_guess(drafter, node, token), **story})
+        judged = target.of(parent + 1, token, "p")
+        q, trial = draft[node]["q_tok"], trials.get(node)
+        chance = trial.chance if trial else min(1.0, judged["p_tok"] / q) if q else 0.0
+        verdict = "not_reached" if trial is None else "kept" if trial.accepted else "rejected"
+        verify.append({"slot": node, **judged, "ratio": _short(chance), "u": trial and trial.u, "verdict": verdict})
+    last = before["counts"] if before else metrics.EMPTY
+    times = {f"t_{phase}": round(1000 * spent, 4) for phase, spent in step.seconds.items()}
+    record = {
+        "type": "round",
+        "i": before["i"] + 1 if before else 0,
+        "prefix_len": step.start,
+        "t0": round(before["t0"] + sum(before[f"t_{phase}"] for phase in step.seconds), 4) if before else 0.0,
+        **times,
+        "rows": step.rows,
+        "draft": draft,
+        "verify": verify,
+        "emit": _emitted(step),
+        "final": _final(step, target),
+        "done": step.done,
+        "note": step.proposal.note or None,
+    }
+    record["texts"] = {str(i): vocabulary.piece(i) for i in sorted(_mentioned(record))}
+    record["counts"] = metrics.count(last, record)
+    return record
+
+
+class _Opinions:
+    """Top lists of a model's rows, before and after warping: [rows, vocab] each, reduced in one go."""
+
+    def __init__(self, logits: Tensor, warped: Tensor):
+        logits = logits if logits.dtype == warped.dtype else logits.to(warped.dtype)
+        self.logits, self.warped, self.own = logits, warped, logits.softmax(-1)
+        values, ids = logits.topk(min(TOP, logits.shape[-1]), -1)
+        self.gap = (values[:, 0] - values[:, 1]).tolist()
+        self.entropy = (logits.logsumexp(-1) - (self.own * logits.nan_to_num(neginf=0)).sum(-1)).tolist()
+        self.ids = ids.tolist()
+        self.own_top, self.top = self.own.gather(1, ids).tolist(), warped.gather(1, ids).tolist()
+
+    def of(self, row: int, token: int | None, letter: str) -> dict:
+        """Fields of one row under the letter p or q; with a token, its own probabilities and rank as well."""
+        top = [(i, x) for i, x in zip(self.ids[row], self.top[row], strict=True) if x > 0]
+        out = {
+            **_listed(f"{letter}", top),
+            **_listed(f"{letter}_own", zip(self.ids[row], self.own_top[row], strict=True)),
+        }
+        if token is not None:
+            out[f"{letter}_tok"] = _short(float(self.warped[row, token]))
+            out[f"{letter}_own_tok"] = _short(float(self.own[row, token]))
+            out[f"{letter}_rank"] = int((self.logits[row] > self.logits[row, token]).sum()) + 1
+        if letter == "p":
+            out |= {"p_entropy": _short(self.entropy[row]), "p_gap": _short(self.gap[row])}
+        return out
+
+
+def _guess(drafter: _Opinions | None, node: int, token: int) -> dict:
+    if drafter is None:  # a point mass: the drafter named a token and gave no odds
+        return {"q_tok": 1.0, "q_top": [[token, 1.0]], "q_rest": 0.0}
+    return drafter.of(node, token, "q")
+
+
+def _emitted(step: Step) -> list[dict]:
+    path = step.verdict.path
+    emitted = [{"token_id": t, "maker": "draft", "slot": node} for t, node in zip(step.tokens, path, strict=False)]
+    if len(step.tokens) > len(path):
+        refused = bool(step.verdict.trials) and not step.verdict.trials[-1].accepted
+        maker = "plain" if not len(step.proposal) else "correction" if refused else "bonus"
+        emitted.append({"token_id": step.tokens[-1], "maker": maker, "slot": None})
+    return emitted
+
+
+def _final(step: Step, target: _Opinions) -> dict | None:
+    verdict = step.verdict
+    if len(step.tokens) == len(verdict.path):
+        return None
+    row = verdict.path[-1] + 1 if verdict.path else 0
+    out = {"token_id": verdict.next_token, "u": verdict.u, **target.of(row, None, "p")}
+    if verdict.trials and not verdict.trials[-1].accepted:
+        values, ids = verdict.law.topk(min(TOP, len(verdict.law)))
+        left = [(i, x) for i, x in zip(ids.tolist(), values.tolist(), strict=True) if x > 0]
+        out |= _listed("residual", left)
+    return out
+
+
+def _listed(name: str, pairs: Iterable[tuple[int, float]]) -> dict:
+    pairs = list(pairs)
+    return {
+        f"{name}_top": [[i, _short(x)] for i, x in pairs],
+        f"{name}_rest": _short(max(0.0, 1 - sum(x for _, x in pairs))),
+    }
+
+
+def _short(x: float) -> float:
+    return float(f"{x:.6g}")
+
+
+def _mentioned(record: dict) -> set[int]:
+    """Every token id in a round."""
+    found = {e["token_id"] for e in record["emit"]} | {d["token_id"] for d in record["draft"]}
+    for entry in (*record["draft"], *record["verify"], record["final"] or {}):
+        for name, value in entry.items():
+            if name.endswith("_top"):
+                found.update(i for i, _ in value)
+    return found
+
+
+def fingerprint(head: dict, rounds: list[dict]) -> str:
+    """Hash of what was decided: settings, ids, trees and verdicts. Times, probabilities and machines do not enter."""
+    keys = ("method", "knobs", "rule", "sampling", "tokenizer_hash")
+    told = [
+        {key: head[key] for key in keys} | {"prompt": head["prompt"]["ids"]},
+        *(
+            [[(d["token_id"], d["parent"]) for d in r["draft"]], [v["verdict"] for v in r["verify"]], r["emit"]]
+            for r in rounds
+        ),
+    ]
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def write(path: str | Path, records: Iterable[dict]) -> Iterator[dict]:
+    """Pass records through and keep them in a file, line by line: what was written survives a crash."""
+    with open(path, "w", encoding="utf-8") as file:
+        for record in records:
+            if record["type"] in ("run", "round", "end"):
+                file.write(json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n")
+                file.flush()
+            yield record
+
+
+def read(path: str | Path) -> list[dict]:
+    """All records of a file; ValueError names the line that is not one. Unknown fields are kept."""
+    records = []
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                record = json.loads(line)
+                kind = record["type"]
+            except (json.JSONDecodeError, KeyError, TypeError) as error:
+                raise ValueError(f"{path}, line {number} is not a trace record: {error}") from error
+            if number == 1 and (kind != "run" or record.get("schema") != SCHEMA):
+                raise ValueError(f"{path} does not begin with a run header of schema {SCHEMA}")
+            records.append(record)
+    if not records:
+        raise ValueError(f"{path} is empty: it holds no run")
+    return records

@@ -2,12 +2,20 @@
 
 It keeps a slab of its own. Each time it is asked, it compares what it cached with the text as it stands, keeps the common
 prefix and reads the rest: accepted, rejected and corrected tokens all come out right without a special case.
+
+Where no smaller model of the family is at hand, `pruned` makes one out of the target: its first layers, its embedding, and
+a square matrix, fitted by least squares, that leads from what those layers know to what the last layer would have said
+(a tuned lens; Belrose et al. 2023).
 """
 
 from __future__ import annotations
 
+import copy
+from pathlib import Path
+
 import torch
-from torch import Tensor
+from safetensors import safe_open
+from torch import Tensor, nn
 
 from engine.drafters import chain
 from engine.model import LM, PREFILL
@@ -93,3 +101,39 @@ class _Draft:
     def proposal(self) -> Proposal:
         story = [{"pass": i} for i in range(self.length)]
         return chain(torch.cat(self.tokens), q=torch.stack(self.q), logits=torch.stack(self.logits), story=story)
+
+
+ADAPTERS = Path(__file__).parents[2] / "assets" / "drafters"
+
+
+def find_adapter(target_hash: str) -> Path | None:
+    """The shipped adapter that was fitted for weights with this hash."""
+    for path in sorted(ADAPTERS.glob("lm-*.safetensors")):
+        with safe_open(path, "pt") as file:
+            if file.metadata()["target_hash"] == target_hash:
+                return path
+    return None
+
+
+def load_pruned(target, path: Path):
+    """The draft model that an adapter file describes, sharing the target's own layers and embedding."""
+    with safe_open(path, "pt") as file:
+        return pruned(target, int(file.metadata()["layers"]), file.get_tensor("adapter"))
+
+
+@torch.no_grad()
+def pruned(target, layers: int, adapter: Tensor):
+    """A causal LM of the target's first `layers` layers. adapter: [hidden, hidden], from the normalised output of the last
+    of them to the target's final feature; it is multiplied into the head, so the result is an ordinary model."""
+    config = copy.deepcopy(target.config)
+    config.num_hidden_layers, config.tie_word_embeddings = layers, False
+    config.layer_types = (getattr(config, "layer_types", None) or ["full_attention"] * layers)[:layers]
+    with torch.device("meta"):
+        model = type(target)(config)
+    theirs, ours, head = target.get_decoder(), model.get_decoder(), target.get_output_embeddings().weight
+    ours.embed_tokens, ours.rotary_emb = theirs.embed_tokens, theirs.rotary_emb
+    ours.layers = nn.ModuleList(theirs.layers[:layers])
+    ours.norm.weight = nn.Parameter(torch.ones_like(theirs.norm.weight))
+    weight = (head.float() @ adapter.to(head.device).float()).to(head.dtype)
+    model.lm_head.weight = nn.Parameter(weight)
+    return model.requires_grad_(False).eval()

@@ -1,0 +1,60 @@
+"""Folds over trace records: the only place where a run's numbers are added up. Definitions stand beside the numbers.
+
+passes    forwards of the target, one a round; reading the prompt counts as one however many chunks it took
+tokens    committed tokens: accepted drafts, corrections, bonuses and plain tokens
+drafted   nodes that were really proposed; tested: nodes that met their acceptance test; accepted: nodes that passed it
+offered, reached, kept: by position in the draft (index 0 = first drafted token): rounds that drafted one there, rounds whose
+test got there, rounds that kept it. Survival at k = kept[k] / offered[k]; conditional acceptance at k = kept[k] / reached[k].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+EMPTY = dict.fromkeys(("rounds", "passes", "tokens", "drafted", "tested", "accepted"), 0) | dict.fromkeys(
+    ("offered", "reached", "kept"), []
+)
+
+
+def count(before: dict, record: dict) -> dict:
+    """The running counts after one more round."""
+    verdicts = [(d["depth"], v["verdict"]) for d, v in zip(record["draft"], record["verify"], strict=True)]
+    kept = {depth for depth, verdict in verdicts if verdict == "kept"}
+    tested = {depth for depth, verdict in verdicts if verdict in ("kept", "rejected")}
+    return {
+        "rounds": before["rounds"] + 1,
+        "passes": before["passes"] + 1,
+        "tokens": before["tokens"] + len(record["emit"]),
+        "drafted": before["drafted"] + len(verdicts),
+        "tested": before["tested"] + sum(verdict in ("kept", "rejected") for _, verdict in verdicts),
+        "accepted": before["accepted"] + sum(verdict == "kept" for _, verdict in verdicts),
+        "offered": _by_position(before["offered"], {depth for depth, _ in verdicts}),
+        "reached": _by_position(before["reached"], tested),
+        "kept": _by_position(before["kept"], kept),
+    }
+
+
+def _by_position(before: list[int], depths: set[int]) -> list[int]:
+    size = max([len(before), *depths])
+    return [(before[i] if i < len(before) else 0) + (i + 1 in depths) for i in range(size)]
+
+
+def seconds(rounds: Iterable[dict]) -> dict[str, float]:
+    """Engine time by phase, in seconds."""
+    total = dict.fromkeys(("draft", "target", "verify", "other"), 0.0)
+    for record in rounds:
+        for phase in total:
+            total[phase] += record[f"t_{phase}"] / 1000
+    return total
+
+
+def decoding(rounds: list[dict]) -> dict[str, float | None]:
+    """Tokens, seconds and tokens per second after the prompt was read (its round, the first, is left out)."""
+    later = [r for r in rounds if r["i"] > 0]
+    tokens, spent = sum(len(r["emit"]) for r in later), sum(seconds(later).values())
+    return {"tokens": tokens, "seconds": spent, "tokens_per_second": tokens / spent if spent else None}
+
+
+def ratio(part: float, whole: float) -> float | None:
+    """part / whole, None where there is nothing to divide by."""
+    return part / whole if whole else None

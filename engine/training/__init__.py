@@ -1,0 +1,1 @@
+"""Making drafters: what is fitted or trained before the engine runs."""
