@@ -1,0 +1,228 @@
+"""Models by name, folder or hub id. A model is judged by its config alone before any weight is read.
+
+`load_model()` gives the default target, `load_model("/a/folder")` any causal language model in Hugging Face layout,
+`load_model("owner/model")` one from the hub (or from the hub's cache, without a network call, when it is there).
+"""
+
+import hashlib
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.constants import HF_HUB_CACHE
+from huggingface_hub.errors import LocalEntryNotFoundError
+from safetensors import safe_open
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from .vocabulary import Vocabulary
+from .weights import LoadError, Source, growth, last_lines, run, sha256, smollm2
+
+DEFAULT = "smollm2-135m"
+TARGETS = {DEFAULT: smollm2}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+ROLLS_BACK = ("full_attention", "sliding_attention")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model with its tokenizer, and the facts about its weights that a trace names."""
+
+    model: torch.nn.Module
+    tokenizer: object
+    vocabulary: Vocabulary
+    name: str
+    weights: str
+    hash: str
+    dtype: str
+    device: str
+
+
+def load_model(name_or_path=None, *, dtype="auto", device="auto", progress=lambda state: None) -> Loaded:
+    """Load a causal language model, frozen and ready to run.
+
+    `progress` hears {"phase": "check" | "wait" | "download" | "convert" | "repair" | "load", ...}: a download adds
+    "done" and "total" bytes (total None if unknown), a repair adds "why". What it raises cancels and leaves nothing
+    half-done. Raises LoadError when the model cannot be had or cannot be rolled back.
+    """
+    given = str(name_or_path or DEFAULT)
+    device = choose_device(device)
+    folder = Path(given).expanduser()
+    if given in TARGETS:
+        name, source = given, TARGETS[given](progress)
+    elif folder.is_dir():
+        name, source = folder.resolve().name, from_folder(folder, progress)
+    elif re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", given):
+        name, source = given, from_hub(given, progress)
+    else:
+        raise LoadError(f"There is no folder {given!r}. Possible: a folder, a hub id, or {', '.join(TARGETS)}.")
+    progress({"phase": "load"})
+    config = read_config(source.folder)
+    number = choose_dtype(dtype, device, config.get_text_config(decoder=True).hidden_size)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source.folder, local_files_only=True)
+        model = AutoModelForCausalLM.from_pretrained(
+            source.folder, config=config, dtype=number, device_map=str(device), local_files_only=True
+        )
+    except (OSError, ValueError) as error:
+        raise LoadError(f"{given}: transformers cannot read it: {error}") from error
+    vocabulary = Vocabulary(tokenizer)
+    rows = model.get_input_embeddings().weight.shape[0]
+    if vocabulary.size > rows:
+        raise LoadError(f"{given}: its tokenizer has {vocabulary.size} tokens, its model only rows for {rows}.")
+    model.requires_grad_(False)
+    words = str(number).removeprefix("torch.")
+    return Loaded(model, tokenizer, vocabulary, name, source.weights, source.sha256[:16], words, str(device))
+
+
+def from_folder(folder: Path, progress) -> Source:
+    """A folder in Hugging Face layout; refused by its config before its weights are read."""
+    refuse(read_config(folder))
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise LoadError(f"{folder} has no *.safetensors file. Possible: a folder written by save_pretrained().")
+    progress({"phase": "check"})
+    digests = [sha256(file) for file in files]
+    whole = digests[0] if len(files) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    with safe_open(files[0], "pt") as tensors:
+        kinds = sorted({tensors.get_slice(key).get_dtype() for key in tensors.keys()})
+    return Source(folder, f"{'/'.join(kinds)} weights", whole)
+
+
+def from_hub(repository: str, progress) -> Source:
+    """A model from the hub's own cache, else from the hub: its config first, its weights only if it can be used.
+
+    A cancelled download leaves the unfinished files that the hub's cache keeps in order to resume; they never count.
+    """
+    folder = _cached(repository)
+    if not _complete(folder):
+        _fetch(repository, ["config.json"], progress)
+        refuse(read_config(_cached(repository)))
+        _fetch(repository, ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"], progress)
+        folder = _cached(repository)
+    return from_folder(folder, progress)
+
+
+def _cached(repository: str) -> Path | None:
+    """The folder of a repository in the hub's cache, whole or not; None if there is none."""
+    try:
+        return Path(snapshot_download(repository, local_files_only=True))
+    except LocalEntryNotFoundError:
+        return None
+
+
+def _complete(folder: Path | None) -> bool:
+    """Whether a snapshot has a config and all of its weights."""
+    if folder is None or not (folder / "config.json").is_file():
+        return False
+    index = folder / "model.safetensors.index.json"
+    names = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else ["model.safetensors"]
+    return all((folder / name).is_file() for name in names)
+
+
+def _fetch(repository: str, patterns: list[str], progress) -> None:
+    """Bring the files of the hub's repository that match into the hub's cache, in a process that can be killed."""
+    blobs = Path(HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}" / "blobs"
+    code = (
+        "import sys; from huggingface_hub import snapshot_download; "
+        "snapshot_download(sys.argv[1], allow_patterns=sys.argv[2:], ignore_patterns=['*/*', 'consolidated*'])"
+    )
+    with tempfile.TemporaryDirectory() as work:
+        log = Path(work) / "hub.log"
+        failed = run(
+            [sys.executable, "-c", code, repository, *patterns],
+            log,
+            lambda: progress({"phase": "download", "done": growth(blobs, "*"), "total": None}),
+        )
+        words = last_lines(log)
+    wanted = (_cached(repository) or Path()) / "config.json" if patterns == ["config.json"] else None
+    if failed or (not wanted.is_file() if wanted else not _complete(_cached(repository))):
+        raise LoadError(
+            f"The model {repository!r} is not on this machine and could not be taken from the Hugging Face hub, which "
+            f"said: {words}. Check the name, the network and (for a gated model) `hf auth login`; possible without a "
+            f"network: a folder (--target PATH) or {', '.join(TARGETS)}."
+        )
+
+
+def read_config(folder: Path):
+    """The config of a folder in Hugging Face layout."""
+    try:
+        return AutoConfig.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise LoadError(f"{folder} has no config that transformers can read: {error}") from error
+
+
+def refuse(config) -> None:
+    """Raise LoadError for a model that cannot forget rejected tokens or whose attention cannot be replaced."""
+    text = config.get_text_config(decoder=True)
+    kinds = getattr(text, "layer_types", None) or []
+    odd = {kind: [i for i, k in enumerate(kinds) if k == kind] for kind in kinds if kind not in ROLLS_BACK}
+    model = AutoModelForCausalLM._model_mapping.get(type(config), None)
+    if config.is_encoder_decoder:
+        why = "it is an encoder-decoder model; a drafter here continues one text"
+    elif model is None:
+        why = "transformers knows no causal language model of this type"
+    elif odd:
+        layers = "; ".join(f"{'layers' if len(at) > 1 else 'layer'} {_few(at)}: {kind}" for kind, at in odd.items())
+        why = f"its state cannot be rolled back to an earlier token after a rejection ({layers})"
+    elif model._is_stateful:
+        why = f"{model.__name__} keeps a running state in every layer that cannot be rolled back after a rejection"
+    elif not model._supports_attention_backend:
+        why = f"the attention of {model.__name__} cannot be replaced, so it cannot check several drafted tokens at once"
+    else:
+        return
+    raise LoadError(
+        f"The model type {config.model_type!r} cannot be used: {why}. Possible: causal language models whose layers "
+        f"are all {' or '.join(ROLLS_BACK)}, such as Llama, Qwen3 or Gemma 3."
+    )
+
+
+def _few(numbers: list[int]) -> str:
+    """The first numbers of a list, in words."""
+    return ", ".join(map(str, numbers[:4])) + (f" and {len(numbers) - 4} more" if len(numbers) > 4 else "")
+
+
+def choose_device(given: str) -> torch.device:
+    """The device meant: `auto` is $SPECSCOPE_DEVICE, else cuda if there is one, else cpu."""
+    if given == "auto":
+        given = os.environ.get("SPECSCOPE_DEVICE") or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.empty(0, device=given)
+        return torch.device(given)
+    except (RuntimeError, AssertionError) as error:
+        raise LoadError(f"The device {given!r} cannot be used here ({error}). Possible: auto, cpu, cuda.") from error
+
+
+def choose_dtype(given: str, device: torch.device, hidden: int) -> torch.dtype:
+    """The number format meant: `auto` is bfloat16 (else float16) on a GPU and the faster one of two on a CPU."""
+    if given in DTYPES:
+        return DTYPES[given]
+    if given != "auto":
+        raise LoadError(f"The number format {given!r} is unknown. Possible: auto, {', '.join(DTYPES)}.")
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+    return min((torch.float32, torch.bfloat16), key=lambda number: linear_seconds(number, hidden))
+
+
+def linear_seconds(number: torch.dtype, hidden: int) -> float:
+    """Seconds for one row and then eight rows through square layers of this width, best of five; a few milliseconds.
+
+    There are so many layers that their weights do not fit a small cache, as in a model.
+    """
+    layers = torch.ones(max(1, 2**22 // hidden**2), hidden, hidden, dtype=number)
+    rows = [torch.ones(n, hidden, dtype=number) for n in (1, 8)]
+    best = float("inf")
+    with torch.inference_mode():
+        for _ in range(5):
+            start = time.perf_counter()
+            for x in rows:
+                for layer in layers:
+                    torch.nn.functional.linear(x, layer)
+            best = min(best, time.perf_counter() - start)
+    return best
