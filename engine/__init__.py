@@ -5,7 +5,12 @@
 The names below are imported on first use, so that `import engine` costs nothing and needs no torch.
 """
 
+import os
 from importlib import import_module
+
+# Torch's CPU threads spin while they wait for each other. With a browser and a web server on the same few cores a spinning
+# thread keeps its partner off the core: single operations then take 40 times as long. Sleeping costs a few percent.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _HOME = {
     "Sampling": "types", "Sequence": "types", "Proposal": "types", "Trial": "types", "Verdict": "types", "Step": "types",
