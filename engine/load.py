@@ -6,27 +6,24 @@
 
 import hashlib
 import json
-import os
 import re
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from huggingface_hub import snapshot_download
-from huggingface_hub.constants import HF_HUB_CACHE
+from huggingface_hub import constants, snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from .machine import check_room, choose_device, choose_dtype
 from .vocabulary import Vocabulary
 from .weights import LoadError, Source, growth, last_lines, run, sha256, smollm2
 
 DEFAULT = "smollm2-135m"
 TARGETS = {DEFAULT: smollm2}
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 ROLLS_BACK = ("full_attention", "sliding_attention")
 
 
@@ -65,6 +62,7 @@ def load_model(name_or_path=None, *, dtype="auto", device="auto", progress=lambd
     progress({"phase": "load"})
     config = read_config(source.folder)
     number = choose_dtype(dtype, device, config.get_text_config(decoder=True).hidden_size)
+    check_room(source.folder, config.dtype or torch.float32, number, device)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.folder, local_files_only=True)
         model = AutoModelForCausalLM.from_pretrained(
@@ -102,10 +100,8 @@ def from_hub(repository: str, progress) -> Source:
     """
     folder = _cached(repository)
     if not _complete(folder):
-        _fetch(repository, ["config.json"], progress)
-        refuse(read_config(_cached(repository)))
-        _fetch(repository, ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"], progress)
-        folder = _cached(repository)
+        refuse(read_config(_fetch(repository, ["config.json"], _configured, progress)))
+        folder = _fetch(repository, ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"], _complete, progress)
     return from_folder(folder, progress)
 
 
@@ -117,18 +113,23 @@ def _cached(repository: str) -> Path | None:
         return None
 
 
+def _configured(folder: Path | None) -> bool:
+    """Whether a snapshot has a config."""
+    return folder is not None and (folder / "config.json").is_file()
+
+
 def _complete(folder: Path | None) -> bool:
     """Whether a snapshot has a config and all of its weights."""
-    if folder is None or not (folder / "config.json").is_file():
+    if not _configured(folder):
         return False
     index = folder / "model.safetensors.index.json"
     names = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else ["model.safetensors"]
     return all((folder / name).is_file() for name in names)
 
 
-def _fetch(repository: str, patterns: list[str], progress) -> None:
-    """Bring the files of the hub's repository that match into the hub's cache, in a process that can be killed."""
-    blobs = Path(HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}" / "blobs"
+def _fetch(repository: str, patterns: list[str], ready, progress) -> Path:
+    """Bring the matching files of a repository into the hub's cache, in a process that can be killed."""
+    blobs = Path(constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}" / "blobs"
     code = (
         "import sys; from huggingface_hub import snapshot_download; "
         "snapshot_download(sys.argv[1], allow_patterns=sys.argv[2:], ignore_patterns=['*/*', 'consolidated*'])"
@@ -141,13 +142,14 @@ def _fetch(repository: str, patterns: list[str], progress) -> None:
             lambda: progress({"phase": "download", "done": growth(blobs, "*"), "total": None}),
         )
         words = last_lines(log)
-    wanted = (_cached(repository) or Path()) / "config.json" if patterns == ["config.json"] else None
-    if failed or (not wanted.is_file() if wanted else not _complete(_cached(repository))):
+    folder = _cached(repository)
+    if failed or not ready(folder):  # without a network the hub's client is content with a part
         raise LoadError(
-            f"The model {repository!r} is not on this machine and could not be taken from the Hugging Face hub, which "
-            f"said: {words}. Check the name, the network and (for a gated model) `hf auth login`; possible without a "
-            f"network: a folder (--target PATH) or {', '.join(TARGETS)}."
+            f"The model {repository!r} is not on this machine and could not be taken from the Hugging Face hub. It said: "
+            f"{words}. Check the name, the network and (for a gated model) `hf auth login`. Possible without a network: "
+            f"a folder (--target PATH) or {', '.join(TARGETS)}."
         )
+    return folder
 
 
 def read_config(folder: Path):
@@ -186,43 +188,3 @@ def refuse(config) -> None:
 def _few(numbers: list[int]) -> str:
     """The first numbers of a list, in words."""
     return ", ".join(map(str, numbers[:4])) + (f" and {len(numbers) - 4} more" if len(numbers) > 4 else "")
-
-
-def choose_device(given: str) -> torch.device:
-    """The device meant: `auto` is $SPECSCOPE_DEVICE, else cuda if there is one, else cpu."""
-    if given == "auto":
-        given = os.environ.get("SPECSCOPE_DEVICE") or ("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        torch.empty(0, device=given)
-        return torch.device(given)
-    except (RuntimeError, AssertionError) as error:
-        raise LoadError(f"The device {given!r} cannot be used here ({error}). Possible: auto, cpu, cuda.") from error
-
-
-def choose_dtype(given: str, device: torch.device, hidden: int) -> torch.dtype:
-    """The number format meant: `auto` is bfloat16 (else float16) on a GPU and the faster one of two on a CPU."""
-    if given in DTYPES:
-        return DTYPES[given]
-    if given != "auto":
-        raise LoadError(f"The number format {given!r} is unknown. Possible: auto, {', '.join(DTYPES)}.")
-    if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
-    return min((torch.float32, torch.bfloat16), key=lambda number: linear_seconds(number, hidden))
-
-
-def linear_seconds(number: torch.dtype, hidden: int) -> float:
-    """Seconds for one row and then eight rows through square layers of this width, best of five; a few milliseconds.
-
-    There are so many layers that their weights do not fit a small cache, as in a model.
-    """
-    layers = torch.ones(max(1, 2**22 // hidden**2), hidden, hidden, dtype=number)
-    rows = [torch.ones(n, hidden, dtype=number) for n in (1, 8)]
-    best = float("inf")
-    with torch.inference_mode():
-        for _ in range(5):
-            start = time.perf_counter()
-            for x in rows:
-                for layer in layers:
-                    torch.nn.functional.linear(x, layer)
-            best = min(best, time.perf_counter() - start)
-    return best

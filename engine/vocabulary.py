@@ -21,13 +21,14 @@ class Vocabulary:
     def __init__(self, tokenizer):
         ids = tokenizer.get_vocab()
         spell = _spelling(tokenizer)
-        added = {id: token.content for id, token in tokenizer.added_tokens_decoder.items()}
+        added = tokenizer.added_tokens_decoder
         self.size = max([*ids.values(), *added]) + 1
         self.bytes = [b""] * self.size
         for token, id in ids.items():
             self.bytes[id] = spell(token)
-        for id, text in added.items():  # an added token is its own text, whatever the alphabet of the others
-            self.bytes[id] = text.encode()
+        for id, token in added.items():  # an added token is its own text; only sentencepiece keeps runs of blanks there
+            blanks = spell is _sentencepiece and not token.special
+            self.bytes[id] = spell(token.content) if blanks else token.content.encode()
         digest = hashlib.sha256()
         for token in self.bytes:
             digest.update(len(token).to_bytes(4, "little") + token)

