@@ -1,0 +1,266 @@
+"""Where the page's messages come from: live() runs the engine, recorded() reads a file; the page cannot tell which.
+
+This is the only file that imports the engine's running parts, and only inside functions: the page is served, and its
+recording plays, before torch is imported. The engine serves one run at a time; further visitors stand in line.
+"""
+
+import json
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from engine import trace
+
+TRACES = Path(__file__).parents[1] / "assets" / "traces"
+METHODS = ("plain", "ngram", "lm")
+RULES = ("exact", "match", "tolerance", "typical")
+PROMPT = 2000  # characters
+LIMITS = {  # least, most, whole
+    "k": (1, 16, True),
+    "temperature": (0, 2, False),
+    "top_p": (0.01, 1, False),
+    "seed": (0, 2**53 - 1, True),  # what a browser can hold exactly
+    "max_new": (1, 512, True),
+    "top_k": (0, 100_000, True),
+    "min_p": (0, 1, False),
+}
+BASELINE = 24  # tokens of plain decoding, timed after each run
+
+PERIOD = 0.1  # seconds between two messages
+MESSAGE = 32_000  # bytes of a message while the run is going on
+WHOLE = 1_000_000  # bytes of the last one
+
+
+# ---- what may be asked -----------------------------------------------------------------------------------------------
+
+
+def problems(settings: dict) -> dict[str, tuple[str, dict]]:
+    """What is wrong with the settings: {name: (key of the sentence, what to fill in)}; empty when all is well."""
+    found = {}
+    prompt = settings["prompt"]
+    if not isinstance(prompt, str):
+        found["prompt"] = "bad_prompt_type", {}
+    elif len(prompt) > PROMPT:
+        found["prompt"] = "bad_prompt_long", {"given": len(prompt), "most": PROMPT}
+    elif not prompt.strip():
+        found["prompt"] = "bad_prompt_empty", {}
+    for name, known in (("method", METHODS), ("rule", RULES)):
+        if settings[name] not in known:
+            found[name] = "bad_choice", {"name": name, "given": _short(settings[name]), "most": ", ".join(known)}
+    for name, (least, most, whole) in LIMITS.items():
+        value = settings[name]
+        number = isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+        if not number or (whole and value != int(value)):
+            facts = {"name": name, "given": _short(value), "least": least, "most": most}
+            found[name] = "bad_whole" if whole else "bad_number", facts
+    return found
+
+
+def _short(value) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:40] + "…"
+
+
+# ---- records as messages ---------------------------------------------------------------------------------------------
+
+
+def dumps(value) -> str:
+    """Compact JSON without a '<': no string of a model can look like a tag to anybody on the way."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+class _Mail:
+    """The records of one run, packed as messages; the newest rounds that fit go along, so that a lost message heals."""
+
+    def __init__(self):
+        self.head, self.rounds, self.end, self.sent = "null", [], "null", 0
+
+    def take(self, record: dict) -> None:
+        if record["type"] == "run":
+            prompt = {key: value for key, value in record["prompt"].items() if key != "ids"}
+            self.head = dumps({**record, "prompt": prompt})
+        elif record["type"] == "round":
+            self.rounds.append(dumps(record))
+        elif record["type"] == "end":
+            self.end = dumps(record)
+
+    def unsent(self) -> int:
+        """Bytes of a message that holds all rounds not yet sent."""
+        return len(self.pack(len(self.rounds) - self.sent).encode())
+
+    def pack(self, rounds: int, final: bool = False) -> str:
+        tail = ",".join(self.rounds[len(self.rounds) - rounds :])
+        return f'{{"run":{self.head},"rounds":[{tail}],"end":{self.end},"final":{"true" if final else "false"}}}'
+
+    def message(self, final: bool = False) -> str:
+        limit = WHOLE if final else MESSAGE
+        room, count = limit - len(self.pack(0).encode()), 0
+        for line in reversed(self.rounds):
+            room -= len(line.encode()) + 1
+            if room < 0:
+                break
+            count += 1
+        self.sent = len(self.rounds)
+        return self.pack(count, final)
+
+
+def recorded(path: Path) -> str:
+    """A run from a file as one message. What was measured then is recorded now."""
+    mail = _Mail()
+    for record in trace.read(path):
+        if record.get("badge") == "measured":
+            record["badge"] = "recorded"
+        mail.take(record)
+    return mail.message(final=True)
+
+
+def first() -> str:
+    """The bundled run that plays when the page opens; nothing if none is bundled."""
+    paths = sorted(TRACES.glob("*.jsonl"))
+    return recorded(paths[0]) if paths else ""
+
+
+def messages(records: Iterable[dict]) -> Iterator[tuple[str | None, dict]]:
+    """(message or None, state) pairs, at most ten messages a second; the engine waits rather than that a round is lost."""
+    mail, due = _Mail(), 0.0
+    for record in records:
+        if record["type"] == "reading":
+            yield None, {"state": "reading", "done": record["done"], "total": record["total"]}
+            continue
+        mail.take(record)
+        if record["type"] == "end":
+            break
+        now, last = time.monotonic(), bool(record.get("done"))
+        if now >= due or last or mail.unsent() > MESSAGE // 2:
+            time.sleep(max(0.0, due - now))
+            due = time.monotonic() + PERIOD
+            yield mail.message(), {"state": "comparing" if last else "running"}
+    time.sleep(max(0.0, due - time.monotonic()))
+    yield mail.message(final=True), {"state": "running"}
+
+
+# ---- the engine ------------------------------------------------------------------------------------------------------
+
+_state: dict = {"state": "idle"}  # what the engine is doing, for everybody
+_target = None
+_starting = threading.Lock()
+_begun = False
+_line: deque[object] = deque()  # visitors in the order in which they asked; the first one has the engine
+
+
+def warm(after: float = 0.0) -> None:
+    """Load the model in the background, once; a failed attempt may be repeated."""
+    global _begun, _state
+    with _starting:
+        if _begun and (after or _state["state"] != "failed"):
+            return
+        if not after:
+            _begun, _state = True, {"state": "import"}
+    timer = threading.Timer(after, warm) if after else threading.Thread(target=load)
+    timer.daemon = True
+    timer.start()
+
+
+def load() -> None:
+    """Import torch and load the target; every step is told to whoever looks at the state."""
+    global _state, _target
+    try:
+        from engine.load import load_model
+        from engine.methods import Target, Unavailable
+
+        target = Target(load_model(os.environ.get("SPECSCOPE_TARGET"), progress=_progress))
+        ready = {"state": "ready", **_card(target)}
+        try:
+            target.draft(None)
+        except Unavailable as reason:
+            ready["lm_off"] = str(reason)
+        _target, _state = target, ready
+    except Exception as error:  # whatever it is, the page must say it
+        _state = {"state": "failed", "reason": " ".join(str(error).split()) or type(error).__name__}
+
+
+def _progress(told: dict) -> None:
+    global _state
+    phase, total = told["phase"], told.get("total")
+    if phase == "download" and total:
+        _state = {"state": "download", "percent": 100 * told["done"] // total}
+    elif phase == "download":
+        _state = {"state": "download_open", "megabytes": told["done"] // 1_000_000}
+    else:
+        _state = {"state": phase}
+
+
+def _card(target) -> dict:
+    loaded = target.loaded
+    return {"name": loaded.name, "device": loaded.device, "dtype": loaded.dtype}
+
+
+def states() -> Iterator[dict]:
+    """What the engine is doing, whenever that changes, until it is ready or has failed. Looking at it starts it."""
+    warm()
+    last = None
+    while True:
+        if (state := _state) != last:
+            last = state
+            yield state
+        if state["state"] in ("ready", "failed"):
+            return
+        time.sleep(0.2)
+
+
+def live(settings: dict) -> Iterator[tuple[str | None, dict]]:
+    """(message or None, state) pairs of one run on the engine; waits for the model and for its turn. Closing it stops the run.
+
+    ValueError says why settings cannot be honoured, with the key and facts of problems().
+    """
+    if found := problems(settings):
+        raise ValueError(next(iter(found.values())))
+    ticket = object()
+    _line.append(ticket)
+    try:
+        yield from _turn(ticket)
+        ready = _state
+        if _target is None:
+            raise RuntimeError(ready.get("reason", ready["state"]))
+        with closing(_records(settings)) as records:
+            for message, state in messages(records):
+                yield message, _card(_target) | state
+        yield None, ready
+    finally:
+        _line.remove(ticket)
+
+
+def _turn(ticket: object) -> Iterator[tuple[None, dict]]:
+    """States while the model loads or somebody else runs."""
+    for state in states():
+        if state["state"] not in ("ready", "failed"):
+            yield None, state
+    last = 0
+    while (place := _line.index(ticket)) > 0:
+        if place != last:
+            yield None, {"state": "queue", "place": place}
+        last = place
+        time.sleep(0.05)
+
+
+def _records(settings: dict) -> Iterator[dict]:
+    from engine.run import run
+    from engine.types import Sampling
+
+    sampling = Sampling(
+        temperature=float(settings["temperature"]),
+        top_k=int(settings["top_k"]),
+        top_p=float(settings["top_p"]),
+        min_p=float(settings["min_p"]),
+        max_new=int(settings["max_new"]),
+        seed=int(settings["seed"]),
+    )
+    method = settings["method"]
+    return run(
+        _target, settings["prompt"], method, sampling,
+        k=None if method == "plain" else int(settings["k"]), rule=settings["rule"], baseline=BASELINE,
+    )  # fmt: skip

@@ -1,0 +1,86 @@
+// The page around the tape: the language of everything, typed text that is never lost, Ctrl+Enter, and the thin line between
+// Gradio's components and code that knows nothing of Gradio. `specscope` was begun in the head with words and labels.
+
+Object.assign(specscope, (() => {
+  const { words, labels } = specscope;
+  const listeners = [];                                       // told {language} or {state}
+  const tell = news => { for (const listen of listeners) listen(news); };
+  const keep = { get: key => { try { return localStorage.getItem("specscope-" + key); } catch { return null; } },
+                 set: (key, value) => { try { localStorage.setItem("specscope-" + key, value); } catch { /* private window */ } } };
+  let language = choose(), state = {};
+
+  function choose() {
+    const wish = [new URLSearchParams(location.search).get("lang"), keep.get("language"), ...navigator.languages];
+    return wish.filter(Boolean).map(tag => tag.slice(0, 2).toLowerCase()).find(tag => tag in words) ?? "en";
+  }
+
+  /** Updates for all native components, in the order of `labels`. */
+  function relabel(wish) {
+    if (wish in words && wish !== language) keep.set("language", language = wish);
+    document.documentElement.lang = language;
+    tell({ language });
+    return labels[language].map(update => ({ __type__: "update", ...update }));
+  }
+
+  const fill = (template, values) => template.replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ""));
+
+  /** What the engine is doing, in words. */
+  function sentence() {
+    const off = state.lm_off ? " " + fill(words[language].lm_off, { reason: state.lm_off.replace(/\.$/, "") }) : "";
+    return fill(words[language]["state_" + state.state] ?? "", state) + off;
+  }
+
+  const busy = () => ["queue", "reading", "running", "comparing"].includes(state.state) || Boolean(state.mine);
+
+  function status(element, props, watch) {
+    const line = element.querySelector(".status");
+    const draw = () => {
+      line.textContent = sentence();
+      line.dataset.state = state.state ?? "idle";
+      const [run, stop] = ["run", "stop"].map(id => document.getElementById(id));
+      if (run) run.disabled = busy();
+      if (stop) stop.disabled = !busy();
+    };
+    const take = () => {
+      if (!props.value) return draw();
+      state = JSON.parse(props.value);
+      tell({ state: state.state });
+      draw();
+    };
+    listeners.push(news => news.language && draw());
+    watch("value", take);
+    take();
+  }
+
+  /** Gradio's value as the source of a tape. */
+  function source(props, watch) {
+    return { words, connect(tape) {
+      const pass = () => tape.take(props.value);
+      listeners.push(news => {
+        if (news.language) tape.speak(news.language);
+        if (news.state === "stopped" || news.state === "broken") tape.stop();
+      });
+      tape.speak(language);
+      watch("value", pass);
+      pass();
+    } };
+  }
+
+  // What the visitor typed survives examples and reloads.
+  const mine = () => keep.get("prompt") ?? "";
+  function typed(text) { if (!specscope.examples.includes(text)) keep.set("prompt", text); }
+
+  addEventListener("keydown", event => {
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !event.target.closest?.("#prompt")) return;
+    event.preventDefault();
+    document.getElementById("run").click();
+  }, true);
+
+  addEventListener("click", event => {
+    if (!event.target.closest?.("#run")) return;
+    const tape = document.querySelector(".tape-grid");
+    if (tape && tape.getBoundingClientRect().bottom < 80) tape.scrollIntoView({ block: "center" });
+  });
+
+  return { relabel, status, source, mine, typed, language: () => language };
+})());
