@@ -24,6 +24,8 @@ from .weights import LoadError, Source, growth, last_lines, run, sha256, smollm2
 
 DEFAULT = "smollm2-135m"
 TARGETS = {DEFAULT: smollm2}
+MODEL_FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
+OTHERS = ["*/*", "consolidated*"]  # the same weights in other formats
 ROLLS_BACK = ("full_attention", "sliding_attention")
 
 
@@ -98,17 +100,17 @@ def from_hub(repository: str, progress) -> Source:
 
     A cancelled download leaves the unfinished files that the hub's cache keeps in order to resume; they never count.
     """
-    folder = _cached(repository)
+    folder = _cached(repository, MODEL_FILES)
     if not _complete(folder):
         refuse(read_config(_fetch(repository, ["config.json"], _configured, progress)))
-        folder = _fetch(repository, ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"], _complete, progress)
+        folder = _fetch(repository, MODEL_FILES, _complete, progress)
     return from_folder(folder, progress)
 
 
-def _cached(repository: str) -> Path | None:
-    """The folder of a repository in the hub's cache, whole or not; None if there is none."""
+def _cached(repository: str, patterns: list[str]) -> Path | None:
+    """The folder of a repository in the hub's cache if it is known to have the matching files, else None."""
     try:
-        return Path(snapshot_download(repository, local_files_only=True))
+        return Path(snapshot_download(repository, allow_patterns=patterns, ignore_patterns=OTHERS, local_files_only=True))
     except LocalEntryNotFoundError:
         return None
 
@@ -132,7 +134,7 @@ def _fetch(repository: str, patterns: list[str], ready, progress) -> Path:
     blobs = Path(constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}" / "blobs"
     code = (
         "import sys; from huggingface_hub import snapshot_download; "
-        "snapshot_download(sys.argv[1], allow_patterns=sys.argv[2:], ignore_patterns=['*/*', 'consolidated*'])"
+        f"snapshot_download(sys.argv[1], allow_patterns=sys.argv[2:], ignore_patterns={OTHERS})"
     )
     with tempfile.TemporaryDirectory() as work:
         log = Path(work) / "hub.log"
@@ -140,9 +142,10 @@ def _fetch(repository: str, patterns: list[str], ready, progress) -> Path:
             [sys.executable, "-c", code, repository, *patterns],
             log,
             lambda: progress({"phase": "download", "done": growth(blobs, "*"), "total": None}),
+            HF_HUB_DISABLE_PROGRESS_BARS="1",
         )
         words = last_lines(log)
-    folder = _cached(repository)
+    folder = _cached(repository, patterns)
     if failed or not ready(folder):  # without a network the hub's client is content with a part
         raise LoadError(
             f"The model {repository!r} is not on this machine and could not be taken from the Hugging Face hub. It said: "
