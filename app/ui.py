@@ -5,7 +5,6 @@ language is made there without asking the server.
 """
 
 import json
-from pathlib import Path
 
 import gradio as gr
 from starlette.middleware import Middleware
@@ -48,10 +47,8 @@ def build() -> gr.Blocks:
 
 def launch() -> dict:
     """Everything that launch() needs beside a port."""
-    fonts = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}
     return {
-        "theme": gr.themes.Base(primary_hue="slate", neutral_hue="slate", **fonts),
-        "css_paths": [ASSETS / "page.css", ASSETS / "tape.css"],
+        "theme": _theme(),
         "head": _head(),
         "footer_links": ["api"],
         "ssr_mode": False,
@@ -59,6 +56,48 @@ def launch() -> dict:
         "show_error": False,
         "app_kwargs": {"middleware": [Middleware(Guard)]},
     }
+
+
+def _theme() -> gr.themes.Base:
+    """Quiet native controls: no boxes in boxes, the page's own ink, system fonts."""
+    fonts = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}
+    both = {
+        "block_border_width": "0px", "block_padding": "0px", "block_shadow": "none", "block_radius": "0px",
+        "form_gap_width": "20px", "layout_gap": "20px", "input_radius": "8px", "button_large_radius": "99px",
+        "button_small_radius": "99px", "button_small_text_size": "13px", "button_small_padding": "4px 12px",
+        "block_label_text_size": "14px", "block_info_text_size": "13px", "block_title_text_size": "14px",
+        "block_title_text_weight": "600", "input_border_width": "1px", "checkbox_label_padding": "6px 10px",
+        "checkbox_label_border_width": "1px", "checkbox_label_text_size": "14px",
+    }  # fmt: skip
+    inks = {
+        "body_background_fill": ("#ffffff", "#0f172a"),
+        "body_text_color": ("#1b1b2f", "#e8ebf1"),
+        "body_text_color_subdued": ("#565d6b", "#a4acb9"),
+        "block_background_fill": ("#ffffff", "#0f172a"),
+        "block_title_text_color": ("#1b1b2f", "#e8ebf1"),
+        "block_label_text_color": ("#1b1b2f", "#e8ebf1"),
+        "block_info_text_color": ("#565d6b", "#a4acb9"),
+        "input_background_fill": ("#ffffff", "#17213a"),
+        "input_border_color": ("#c9cfd8", "#3a4964"),
+        "checkbox_label_background_fill": ("#ffffff", "#0f172a"),
+        "checkbox_label_background_fill_hover": ("#f4f6f9", "#17213a"),
+        "checkbox_label_background_fill_selected": ("#f4f6f9", "#17213a"),
+        "checkbox_label_border_color": ("#dfe3e9", "#2b3850"),
+        "checkbox_label_border_color_selected": ("#0064a0", "#56b4e9"),
+        "checkbox_background_color_selected": ("#0064a0", "#56b4e9"),
+        "checkbox_border_color_selected": ("#0064a0", "#56b4e9"),
+        "slider_color": ("#0064a0", "#56b4e9"),
+        "button_primary_background_fill": ("#1b1b2f", "#e8ebf1"),
+        "button_primary_background_fill_hover": ("#33334d", "#ffffff"),
+        "button_primary_text_color": ("#ffffff", "#0f172a"),
+        "button_secondary_background_fill": ("#f4f6f9", "#17213a"),
+        "button_secondary_background_fill_hover": ("#e6eaf0", "#22304d"),
+        "button_secondary_text_color": ("#1b1b2f", "#e8ebf1"),
+    }
+    theme = gr.themes.Base(primary_hue="slate", neutral_hue="slate", **fonts)
+    day = {name: pair[0] for name, pair in inks.items()}
+    night = {f"{name}_dark": pair[1] for name, pair in inks.items()}
+    return theme.set(**both, **day, **night)
 
 
 # ---- layout ----------------------------------------------------------------------------------------------------------
@@ -69,8 +108,8 @@ def _layout():
     say, settings, parts = words("en"), {}, {}
     with gr.Row(elem_id="top"):
         parts["title"] = gr.Markdown(say["title"], elem_id="title")
-        settings["language"] = Radio([(name, code) for code, name in NAMES.items()], value="en", elem_id="language",
-                                     label=say["language"])  # fmt: skip
+        tongues = [(name, code) for code, name in NAMES.items()]
+        settings["language"] = Radio(tongues, value="en", elem_id="language", label=say["language"], min_width=0)
     parts["status"] = gr.HTML(
         value="", html_template=STATUS, js_on_load="specscope.status(element, props, watch);", elem_id="status"
     )
@@ -128,14 +167,18 @@ def _labels(say) -> dict[str, dict]:
 
 
 def _head() -> str:
-    """Words, labels and the page's own script."""
+    """Styles, words, labels and the page's own script. (css_paths= would rewrite the rules, and lose some of them.)"""
     begun = {
         "words": WORDS,
         "labels": {code: list(_labels(say).values()) for code, say in WORDS.items()},
         "examples": list(EXAMPLES.values()),
     }
-    script = (ASSETS / "page.js").read_text(encoding="utf-8")
-    return f"<script>window.specscope = {sources.dumps(begun)};\n{script}</script>"
+    style, script = _read("page.css") + _read("tape.css"), _read("page.js")
+    return f"<style>{style}</style>\n<script>window.specscope = {sources.dumps(begun)};\n{script}</script>"
+
+
+def _read(name: str) -> str:
+    return (ASSETS / name).read_text(encoding="utf-8")
 
 
 # ---- wiring ----------------------------------------------------------------------------------------------------------

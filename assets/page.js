@@ -26,7 +26,7 @@ Object.assign(specscope, (() => {
 
   /** What the engine is doing, in words. */
   function sentence() {
-    const off = state.lm_off ? " " + fill(words[language].lm_off, { reason: state.lm_off.replace(/\.$/, "") }) : "";
+    const off = state.lm_off ? " " + fill(words[language].lm_off, state) : "";
     return fill(words[language]["state_" + state.state] ?? "", state) + off;
   }
 

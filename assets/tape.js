@@ -11,20 +11,20 @@ const TOP = 7;                                                                  
 
 // ---- tokens as text ----------------------------------------------------------------------------------------------
 
-const BLANKS = { " ": "␠", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽", "\u3000": "␠" };
+const BLANKS = { " ": "␠", "\u3000": "␠", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽" };
 const hex = bytes => bytes.map(b => b.toString(16).toUpperCase().padStart(2, "0")).join(" ");
 
-/** A token's piece as display parts: [text, kind] with kind "" | "blank" | "hex". */
+/** A token's piece as display parts: [text, kind] with kind "" | "space" (its sign is drawn by the style) | "blank" | "hex". */
 function parts(piece) {
   if (Array.isArray(piece)) return [[hex(piece), "hex"]];
   if (piece === "") return [["∅", "blank"]];
   const found = [];
   for (const char of piece) {
     const hidden = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(char);
-    const kind = BLANKS[char] ? "blank" : hidden ? "hex" : "";
+    const kind = BLANKS[char] === "␠" ? "space" : BLANKS[char] ? "blank" : hidden ? "hex" : "";
     const text = BLANKS[char] ?? (hidden ? "U+" + hex([char.codePointAt(0)]).padStart(4, "0") : char);
     const last = found.at(-1);
-    if (last && last[1] === kind && kind !== "hex") last[0] += text; else found.push([text, kind]);
+    if (last && last[1] === kind && !["hex", "space"].includes(kind)) last[0] += text; else found.push([text, kind]);
   }
   return found;
 }
@@ -125,6 +125,7 @@ function mountTape(element, source) {
   const S = { run: null, header: null, rounds: [], end: null, final: false, beats: [], at: -1, playing: false, slow: true,
               held: false, language: "en", shown: null, pin: null, own: false, scale: 1, stat: null };
   const say = key => source.words[S.language][key];
+  const tell = (key, values) => fill(say(key), values).map(piece => piece.textContent ?? piece).join("");
   const write = (node, key, values = {}) => node.replaceChildren(...fill(say(key), values));
 
   // -- skeleton: built once, never re-laid
@@ -152,9 +153,9 @@ function mountTape(element, source) {
     make("div.tape-top", {},
       make("div.tape-writing", {}, asked, written, strip, shares),
       make("div.tape-numbers", {}, stats, definition)),
-    legend, grid,
+    grid,
     make("div.tape-transport", {}, play, scrub, place, pace),
-    sentence, card);
+    sentence, legend, card);
 
   const tiles = ["per_pass", "accepted", "speed", "plain"].map(key => {
     const value = make("span.tape-value"), unit = worded(make("span.tape-unit"), "stat_" + key);
@@ -200,8 +201,10 @@ function mountTape(element, source) {
     const index = S.rounds.length;
     S.rounds.push(round);
     S.beats.push(...beatsOf(round, index));
-    if (index && elapsed(round) > S.scale) S.scale = elapsed(round);
     history.append(lineOf(round, index));
+    if (index && elapsed(round) > S.scale) S.scale = elapsed(round);
+    element.style.setProperty("--scale", S.scale);
+    history.firstChild.classList.toggle("is-over", elapsed(S.rounds[0]) > S.scale);   // reading the prompt may not fit
     for (const emit of round.emit) {
       const by = emit.maker === "draft" ? "draft" : "target";
       const slot = emit.maker === "draft" ? emit.slot : "own";
@@ -345,8 +348,8 @@ function mountTape(element, source) {
       if (cell.dataset.key !== key) drawCell(cell, round, beat, slot, fate, key);
     }
     if (!round) clock.replaceChildren();
-    else if (clock.dataset.round !== S.run + beat.round + S.language + S.scale) {
-      clock.dataset.round = S.run + beat.round + S.language + S.scale;
+    else if (clock.dataset.key !== [S.run, beat.round, S.language].join()) {
+      clock.dataset.key = [S.run, beat.round, S.language].join();
       clockOf(round, clock, true);
     }
   }
@@ -357,7 +360,7 @@ function mountTape(element, source) {
     const [token, verdict, gauge, odds] = cell.children, there = fate !== "empty" && tokenAt(round, slot) !== null;
     token.replaceChildren(...(there ? [pieceNode(round, tokenAt(round, slot))] : []));
     verdict.firstChild.textContent = there ? GLYPHS[fate] ?? "" : "";
-    verdict.lastChild.textContent = say(there ? "fate_" + fate : slot === "own" ? "slot_own" : "slot_guess");
+    verdict.lastChild.textContent = say(there ? "fate_" + fate : slot === "own" ? "slot_own" : slot >= (round?.draft.length ?? Infinity) ? "slot_none" : "slot_guess");
     const judged = there && slot !== "own" && ["kept", "rejected", "not_reached"].includes(fate) ? round.verify[slot] : null;
     gauge.classList.toggle("is-off", !judged);
     gauge.style.setProperty("--chance", judged?.ratio ?? 0);
@@ -372,20 +375,19 @@ function mountTape(element, source) {
   function describe(index, slot, fate) {
     const round = S.rounds[index], text = parts(round.texts[tokenAt(round, slot)] ?? "").map(part => part[0]).join("");
     const where = slot === "own" ? say("slot_own") : `${say("slot_guess")} ${slot + 1}`;
-    return `${say("round")} ${index + 1}, ${where}: ${text}, ${say("fate_" + fate)}`;
+    return `${tell("round", { round: index + 1 })}, ${where}: ${text}, ${say("fate_" + fate)}`;
   }
 
   /** The round's time as one bar: drafting, checking (the target's pass and the verdicts), everything else. */
   function clockOf(round, node, wordy) {
     const pieces = [["draft", round.t_draft], ["verify", round.t_target + round.t_verify], ["other", round.t_other]];
-    const bar = make("div.tape-ms", { "aria-hidden": "true" }), total = elapsed(round);
-    bar.classList.toggle("is-over", total > S.scale * 1.001);
+    const bar = make("div.tape-ms", { "aria-hidden": "true" });
     for (const [kind, ms] of pieces) {
       const part = make("i.ms-" + kind);
-      part.style.setProperty("--share", ms / Math.max(S.scale, total));
+      part.style.setProperty("--ms", ms);
       bar.append(part);
     }
-    const text = make("span.tape-total", {}, milliseconds(total) + " ms");
+    const text = make("span.tape-total", {}, milliseconds(elapsed(round)) + " ms");
     if (!wordy) { node.replaceChildren(bar, text); return node; }
     node.replaceChildren(bar, make("dl", {}, ...pieces.flatMap(([kind, ms]) =>
       [make("dt.ms-" + kind, {}, say("ms_" + kind)), make("dd", {}, milliseconds(ms))]),
@@ -583,7 +585,7 @@ function mountTape(element, source) {
     const token = tokenAt(round, ref.slot), fate = fateIn(round, ref.slot);
     const title = make("h3.tape-title.is-" + fate, {}, make("span.tape-token", {}, pieceNode(round, token)),
       make("span.tape-fate", {}, make("span.tape-glyph", { "aria-hidden": "true" }, GLYPHS[fate]), say("fate_" + fate)),
-      make("small", {}, `${say("round")} ${ref.round + 1} · id ${token}` + (same(S.pin, ref) ? " · " + say("pinned") : "")));
+      make("small", {}, `${tell("round", { round: ref.round + 1 })} · id ${token}` + (same(S.pin, ref) ? " · " + say("pinned") : "")));
     card.replaceChildren(title, ref.slot === "own" ? ownFacts(round) : draftFacts(round, ref.slot),
       make("div.tape-laws", {}, ...lawsOf(round, ref.slot, token)));
   }
@@ -633,9 +635,8 @@ function mountTape(element, source) {
   function side(value, where) {
     const cell = make("td.at-" + where);
     if (value == null) return cell;
-    const bar = make("i", { "aria-hidden": "true" });
-    bar.style.setProperty("--size", value);
-    cell.append(bar, make("span", {}, probability(value)));
+    cell.style.setProperty("--size", value);
+    cell.append(make("i", { "aria-hidden": "true" }), make("span", {}, probability(value)));
     return cell;
   }
 
