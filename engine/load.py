@@ -141,7 +141,7 @@ def _fetch(repository: str, patterns: list[str], ready, progress) -> Path:
         failed = run(
             [sys.executable, "-c", code, repository, *patterns],
             log,
-            lambda: progress({"phase": "download", "done": growth(blobs, "*"), "total": None}),
+            lambda: progress({"phase": "download", "done": growth(blobs, ""), "total": None}),
             HF_HUB_DISABLE_PROGRESS_BARS="1",
         )
         words = last_lines(log)

