@@ -128,7 +128,9 @@ def _settings(say, settings, parts):
     with gr.Row(elem_id="examples"):
         for name in ("mine", *EXAMPLES):
             parts[f"example_{name}"] = gr.Button(say[f"example_{name}"], size="sm", min_width=0)
-    settings["method"] = Radio(_choices(say, "method", sources.METHODS), value="ngram", elem_classes="told", label=say["method"])
+    settings["method"] = Radio(
+        _choices(say, "method", sources.METHODS), value="ngram", elem_classes="told", label=say["method"]
+    )
     settings["k"] = Slider(1, 16, 4, step=1, label=say["k"])
     with gr.Row(elem_id="go"):
         parts["run"] = gr.Button(say["run"], variant="primary", elem_id="run", min_width=0)
@@ -138,7 +140,9 @@ def _settings(say, settings, parts):
     settings["max_new"] = Slider(1, 512, 96, step=1, label=say["max_new"])
     settings["seed"] = Number(0, precision=None, label=say["seed_label"], info=say["seed_info"])
     with gr.Accordion(say["advanced"], open=False) as parts["advanced"]:
-        settings["rule"] = Radio(_choices(say, "rule", sources.RULES), value="exact", elem_classes="told", label=say["rule"])
+        settings["rule"] = Radio(
+            _choices(say, "rule", sources.RULES), value="exact", elem_classes="told", label=say["rule"]
+        )
         settings["top_k"] = Number(0, label=say["top_k"], info=say["top_k_info"])
         settings["min_p"] = Slider(0, 1, 0, step=0.01, label=say["min_p"], info=say["min_p_info"])
 
@@ -161,8 +165,12 @@ def _labels(say) -> dict[str, dict]:
         "max_new": {"label": say["max_new"]},
         "seed": {"label": say["seed_label"], "info": say["seed_info"]},
     }
-    labels |= {name: {"label": say[name], "info": say[f"{name}_info"]} for name in ("temperature", "top_p", "top_k", "min_p")}
-    labels |= {name: {"value": say[name]} for name in ("run", "stop", *(f"example_{name}" for name in ("mine", *EXAMPLES)))}
+    labels |= {
+        name: {"label": say[name], "info": say[f"{name}_info"]} for name in ("temperature", "top_p", "top_k", "min_p")
+    }
+    labels |= {
+        name: {"value": say[name]} for name in ("run", "stop", *(f"example_{name}" for name in ("mine", *EXAMPLES)))
+    }
     return labels
 
 
@@ -191,7 +199,9 @@ def _wire(page, settings, parts):
     labelled = [named[name] for name in _labels(words("en"))]
 
     page.load(None, None, labelled, js="() => specscope.relabel()")
-    page.load(None, None, [language, prompt], js="() => [specscope.language(), specscope.mine() || specscope.examples[2]]")
+    page.load(
+        None, None, [language, prompt], js="() => [specscope.language(), specscope.mine() || specscope.examples[2]]"
+    )
     page.load(watch, None, status, show_progress="hidden", concurrency_limit=None, api_name="status")
     language.change(None, language, labelled, js="wish => specscope.relabel(wish)")
 

@@ -4,6 +4,7 @@ A toy trace is written by hand and says so on its badge: a vocabulary of strings
 """
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 
 HEADER = {
@@ -45,8 +46,8 @@ def toy(rounds: list[tuple[list, list, object]], **header) -> list[dict]:
                           "q_own_top": [[x, 0.5], [other, 0.25]], "q_own_rest": 0.25, "q_rank": 1})  # fmt: skip
             verify.append({"slot": slot, "p_tok": p, "p_top": [[x, p], [other, 1 - p]], "p_rest": 0.0, "p_own_tok": p,
                            "p_own_top": [[x, p], [other, 1 - p]], "p_own_rest": 0.0, "p_rank": 1, "p_entropy": 0.56,
-                           "p_gap": 1.1, "ratio": min(1.0, p / 0.5), "u": None if verdict == "not_reached" else 0.3 if kept else 0.8,
-                           "verdict": verdict})  # fmt: skip
+                           "p_gap": 1.1, "ratio": min(1.0, p / 0.5), "verdict": verdict,
+                           "u": None if verdict == "not_reached" else 0.3 if kept else 0.8})  # fmt: skip
             if kept:
                 emit.append({"token_id": x, "maker": "draft", "slot": slot})
         final = None
@@ -58,9 +59,9 @@ def toy(rounds: list[tuple[list, list, object]], **header) -> list[dict]:
                      "p_gap": 1.1, "p_own_top": [[x, 0.75], [token("other"), 0.25]], "p_own_rest": 0.0}  # fmt: skip
             if maker == "correction":
                 final |= {"residual_top": [[x, 1.0]], "residual_rest": 0.0}
-        counts = {**counts, "rounds": counts["rounds"] + 1, "passes": counts["passes"] + 1, "tokens": counts["tokens"] + len(emit),
-                  "drafted": counts["drafted"] + len(draft), "tested": counts["tested"] + len(draft) - verdicts.count("not_reached"),
-                  "accepted": counts["accepted"] + verdicts.count("kept")}  # fmt: skip
+        more = {"rounds": 1, "passes": 1, "tokens": len(emit), "drafted": len(draft), "accepted": verdicts.count("kept"),
+                "tested": len(draft) - verdicts.count("not_reached")}  # fmt: skip
+        counts = {name: counts[name] + more[name] for name in counts}
         times = {"t_draft": 2.0 * len(draft), "t_target": 10.0, "t_verify": 1.0, "t_other": 0.5}
         records.append({"type": "round", "i": i, "prefix_len": 1, "t0": clock, **times, "rows": 1 + len(draft), "draft": draft,
                         "verify": verify, "emit": emit, "final": final, "texts": texts, "note": None,
@@ -87,3 +88,38 @@ PLAIN = [
 ]
 HOSTILE = ["<img src=x onerror=alert(1)>", "${7*7}", "{{x}}", "`tick`", "</script>", "<style>body{display:none}</style>",
            "C:\\users", "<|im_end|>", "\u202eabc", "<think>"]  # fmt: skip
+
+
+# ---- serving ---------------------------------------------------------------------------------------------------------
+
+
+def tiny_model(folder: Path) -> Path:
+    """A random two-layer Llama over single bytes, in Hugging Face layout: live runs without a download."""
+    import torch
+    from test_vocabulary import byte_level
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = LlamaConfig(vocab_size=257, max_position_embeddings=4096, eos_token_id=None, bos_token_id=None, **shape)
+    LlamaForCausalLM(config).save_pretrained(folder)
+    byte_level().save_pretrained(folder)
+    return folder
+
+
+@contextmanager
+def serving(traces: Path | None = None):
+    """The real page at a local address; with a folder, its first trace plays instead of the bundled one."""
+    from app import sources, ui
+
+    bundled = sources.TRACES
+    sources.TRACES = traces or bundled
+    page = ui.build()
+    sources.TRACES = bundled
+    _, url, _ = page.queue(max_size=16).launch(
+        **ui.launch(), server_name="127.0.0.1", prevent_thread_lock=True, quiet=True
+    )
+    try:
+        yield url.rstrip("/")
+    finally:
+        page.close()

@@ -3,8 +3,8 @@
 
 WORDS = {
     # the page
-    "title": "# SpecScope\nA small model guesses. A big model checks all the guesses at once. Watch every guess, every check and "
-    "every millisecond of a real run. [Try your own prompt](#try)",
+    "title": "# SpecScope\nA small model guesses. A big model checks all the guesses at once. Watch every guess, every "
+    "check and every millisecond of a real run. [Try your own prompt](#try)",
     "language": "Language",
     "try": "## Try it yourself",
     "prompt": "Prompt",
@@ -133,7 +133,8 @@ WORDS = {
     "define_hint": "Point at a number to read what it is made of.",
     "define_nothing": "Nothing counted yet.",
     "define_per_pass": "Committed tokens / target passes = {tokens} / {passes}. Plain decoding has 1.",
-    "define_accepted": "Guesses kept / guesses tested = {accepted} / {tested}. Of {drafted} guesses, those behind a refusal were never tested.",
+    "define_accepted": "Guesses kept / guesses tested = {accepted} / {tested}. Of {drafted} guesses, those behind a "
+    "refusal were never tested.",
     "define_speed": "Tokens after the prompt was read / engine time for them = {tokens} / {seconds} s.",
     "define_plain": "The same model without guesses, same prompt, same machine: {tokens} tokens in {seconds} s.",
     "define_plain_later": "Measured when the run has ended, on the same prompt.",
@@ -142,14 +143,15 @@ WORDS = {
     "slower": "{ratio} times the speed of plain decoding: slower.",
     # one sentence per round
     "sentence_start": "A small model guesses. A big model checks all the guesses at once.",
-    "sentence_prompt": "Round {round}: the target read the prompt ({rows|token|tokens}) in one go and wrote its first token, {own}.",
+    "sentence_prompt": "Round {round}: the target read the prompt ({rows|token|tokens}) in one go and wrote its first "
+    "token, {own}.",
     "sentence_plain": "Round {round}: nothing was guessed, so one pass of the target gave one token, {own}.",
-    "sentence_all": "Round {round}: the target kept {kept} of {drafted|guess|guesses} and added {own} of its own. One pass gave "
-    "{tokens} tokens; alone it would have given 1.",
-    "sentence_rejected": "Round {round}: of {drafted|guess|guesses} the target kept {kept}, then refused {refused} (chance {chance}, "
-    "draw {draw}) and wrote {own} instead. One pass gave {tokens|token|tokens}.",
-    "sentence_differs": "Round {round}: of {drafted|guess|guesses} the target kept {kept}; where {refused} was guessed it chose "
-    "{own} itself. One pass gave {tokens|token|tokens}.",
+    "sentence_all": "Round {round}: the target kept {kept} of {drafted|guess|guesses} and added {own} of its own. One pass "
+    "gave {tokens} tokens; alone it would have given 1.",
+    "sentence_rejected": "Round {round}: of {drafted|guess|guesses} the target kept {kept}, then refused {refused} (chance "
+    "{chance}, draw {draw}) and wrote {own} instead. One pass gave {tokens|token|tokens}.",
+    "sentence_differs": "Round {round}: of {drafted|guess|guesses} the target kept {kept}; where {refused} was guessed it "
+    "chose {own} itself. One pass gave {tokens|token|tokens}.",
     "sentence_ended": "Round {round}: the target kept {kept} of {drafted|guess|guesses}.",
     "note_no_match": "The last words occur nowhere earlier in the text.",
     "note_draft_context": "The text has grown too long for the drafter.",

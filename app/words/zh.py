@@ -2,7 +2,8 @@
 
 WORDS = {
     # 页面
-    "title": "# SpecScope\n小模型先猜，大模型一次全部核对。真实运行中的每一次猜测、每一次核对、每一毫秒，都在这里。[换成自己的提示词试试](#try)",
+    "title": "# SpecScope\n小模型先猜，大模型一次全部核对。真实运行中的每一次猜测、每一次核对、每一毫秒，"
+    "都在这里。[换成自己的提示词试试](#try)",
     "language": "语言",
     "try": "## 自己试一试",
     "prompt": "提示词",
@@ -142,9 +143,12 @@ WORDS = {
     "sentence_start": "小模型先猜，大模型一次全部核对。",
     "sentence_prompt": "第 {round} 轮：大模型一口气读完提示词（{rows} 个 token），写出第一个 token {own}。",
     "sentence_plain": "第 {round} 轮：没有猜测，大模型一次前向只得到一个 token {own}。",
-    "sentence_all": "第 {round} 轮：猜了 {drafted} 个，大模型接受 {kept} 个，又自己添上 {own}。一次前向得到 {tokens} 个 token；不猜的话只有 1 个。",
-    "sentence_rejected": "第 {round} 轮：猜了 {drafted} 个，大模型接受 {kept} 个，随后拒绝了 {refused}（概率 {chance}，抽到 {draw}），改写为 {own}。一次前向得到 {tokens} 个 token。",
-    "sentence_differs": "第 {round} 轮：猜了 {drafted} 个，大模型接受 {kept} 个；猜 {refused} 的地方，大模型自己选了 {own}。一次前向得到 {tokens} 个 token。",
+    "sentence_all": "第 {round} 轮：猜了 {drafted} 个，大模型接受 {kept} 个，又自己添上 {own}。"
+    "一次前向得到 {tokens} 个 token；不猜的话只有 1 个。",
+    "sentence_rejected": "第 {round} 轮：猜了 {drafted} 个，大模型接受 {kept} 个，随后拒绝了 {refused}"
+    "（概率 {chance}，抽到 {draw}），改写为 {own}。一次前向得到 {tokens} 个 token。",
+    "sentence_differs": "第 {round} 轮：猜了 {drafted} 个，大模型接受 {kept} 个；猜 {refused} 的地方，大模型自己选了 {own}。"
+    "一次前向得到 {tokens} 个 token。",
     "sentence_ended": "第 {round} 轮：猜了 {drafted} 个，大模型接受 {kept} 个。",
     "note_no_match": "最后几个词在上文中没有出现过。",
     "note_draft_context": "文本太长，起草者已容纳不下。",
