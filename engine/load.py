@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from huggingface_hub import constants, snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from .machine import check_room, choose_device, choose_dtype
@@ -67,12 +67,19 @@ def load_model(name_or_path=None, *, dtype="auto", device="auto", progress=lambd
     check_room(source.folder, config.dtype or torch.float32, number, device)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.folder, local_files_only=True)
-        model = AutoModelForCausalLM.from_pretrained(
-            source.folder, config=config, dtype=number, device_map=str(device), local_files_only=True
+        vocabulary = Vocabulary(tokenizer)
+        model, found = AutoModelForCausalLM.from_pretrained(
+            source.folder,
+            config=config,
+            dtype=number,
+            device_map=str(device),
+            local_files_only=True,
+            output_loading_info=True,
         )
-    except (OSError, ValueError) as error:
-        raise LoadError(f"{given}: transformers cannot read it: {error}") from error
-    vocabulary = Vocabulary(tokenizer)
+    except (OSError, ValueError, ImportError) as error:
+        raise LoadError(f"{given} cannot be read: {error}") from error
+    if found["missing_keys"]:  # transformers would leave them random
+        raise LoadError(f"The weights of {given} are not whole; missing: {_few(sorted(found['missing_keys']))}.")
     rows = model.get_input_embeddings().weight.shape[0]
     if vocabulary.size > rows:
         raise LoadError(f"{given}: its tokenizer has {vocabulary.size} tokens, its model only rows for {rows}.")
@@ -90,8 +97,11 @@ def from_folder(folder: Path, progress) -> Source:
     progress({"phase": "check"})
     digests = [sha256(file) for file in files]
     whole = digests[0] if len(files) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-    with safe_open(files[0], "pt") as tensors:
-        kinds = sorted({tensors.get_slice(key).get_dtype() for key in tensors.keys()})
+    try:
+        with safe_open(files[0], "pt") as tensors:
+            kinds = sorted({tensors.get_slice(key).get_dtype() for key in tensors.keys()})
+    except SafetensorError as error:
+        raise LoadError(f"{files[0]} is damaged ({error}). Fetch or save it again.") from error
     return Source(folder, f"{'/'.join(kinds)} weights", whole)
 
 
@@ -110,7 +120,8 @@ def from_hub(repository: str, progress) -> Source:
 def _cached(repository: str, patterns: list[str]) -> Path | None:
     """The folder of a repository in the hub's cache if it is known to have the matching files, else None."""
     try:
-        return Path(snapshot_download(repository, allow_patterns=patterns, ignore_patterns=OTHERS, local_files_only=True))
+        folder = snapshot_download(repository, allow_patterns=patterns, ignore_patterns=OTHERS, local_files_only=True)
+        return Path(folder)
     except LocalEntryNotFoundError:
         return None
 
@@ -188,6 +199,6 @@ def refuse(config) -> None:
     )
 
 
-def _few(numbers: list[int]) -> str:
-    """The first numbers of a list, in words."""
-    return ", ".join(map(str, numbers[:4])) + (f" and {len(numbers) - 4} more" if len(numbers) > 4 else "")
+def _few(things: list) -> str:
+    """The first four of a list, in words."""
+    return ", ".join(map(str, things[:4])) + (f" and {len(things) - 4} more" if len(things) > 4 else "")

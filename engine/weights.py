@@ -61,18 +61,20 @@ def smollm2(progress) -> Source:
     folder = cache / NAME
     progress({"phase": "check"})
     if fault(folder):
+        lock = cache / f"{NAME}.lock"
         try:
             cache.mkdir(parents=True, exist_ok=True)
-            with _locked(cache / f"{NAME}.lock", progress):
-                if why := fault(folder):  # another process may have made it while this one waited
-                    if folder.exists():
-                        progress({"phase": "repair", "why": why})
-                    _make(folder, progress)
-        except PermissionError as error:
+            lock.touch()
+        except OSError as error:
             raise LoadError(
                 f"The cache folder {cache} cannot be written ({error.strerror}). Set SPECSCOPE_CACHE to a folder that "
                 f"can, or name a model on this machine: --target PATH."
             ) from error
+        with _locked(lock, progress):
+            if why := fault(folder):  # another process may have made it while this one waited
+                if folder.exists():
+                    progress({"phase": "repair", "why": why})
+                _make(folder, progress)
     manifest = json.loads((folder / "manifest.json").read_text())
     return Source(folder, WORDS, manifest["files"]["model.safetensors"]["sha256"])
 
@@ -93,6 +95,8 @@ def fault(folder: Path) -> str | None:
                 return f"{name} is damaged"
     except FileNotFoundError:
         return "it has no manifest"
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
     except (ValueError, KeyError, TypeError, AttributeError):
         return "its manifest is damaged"
     return None
@@ -231,7 +235,7 @@ def convert(work: str) -> None:
 
 
 def last_lines(log: Path) -> str:
-    """The end of a command's output on one line: its errors if it names any, else its last words."""
+    """The end of a command's output on one line: pip's errors and their cause if there are any, else the last words."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR")]
+    errors = [line for line in lines if line.startswith(("ERROR", "WARNING: Retrying"))]
     return " / ".join((errors or lines)[-3:]) or "nothing"

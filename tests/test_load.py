@@ -23,6 +23,7 @@ import psutil
 import pytest
 import torch
 from huggingface_hub import constants
+from safetensors.torch import load_file, save_file
 from test_vocabulary import BYTES, byte_level
 from transformers import (
     BloomConfig,
@@ -299,6 +300,19 @@ def test_e64_a_wrong_path_is_an_error_that_helps(tmp_path):
         load_model(tmp_path / "tiny")
 
 
+def test_e64_damaged_or_partial_weights_are_an_error(tmp_path):
+    """Never random rows in place of missing ones."""
+    file = save_model(tmp_path) / "model.safetensors"
+    tensors = load_file(file)
+    del tensors["model.norm.weight"]
+    save_file(tensors, file)
+    with pytest.raises(LoadError, match="not whole; missing: model.norm.weight"):
+        load_model(tmp_path, device="cpu", dtype="float32")
+    os.truncate(file, 5000)
+    with pytest.raises(LoadError, match="safetensors is damaged"):
+        load_model(tmp_path, device="cpu", dtype="float32")
+
+
 # The machine
 
 
@@ -469,6 +483,13 @@ def test_u27_too_little_disk_is_said_before_the_download(cache, monkeypatch):
     monkeypatch.setattr(weights, "run", forbid)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1, 1, 5_000_000))
     with pytest.raises(LoadError, match="need 480 MB in .*, where 5 MB are free.*SPECSCOPE_CACHE"):
+        load_model()
+
+
+def test_a_cache_that_cannot_be_written_is_named(cache):
+    """A file lies where the folder should be."""
+    cache.write_text("")
+    with pytest.raises(LoadError, match="cache folder .* cannot be written .*SPECSCOPE_CACHE"):
         load_model()
 
 
