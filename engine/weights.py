@@ -216,10 +216,20 @@ def _download(work: Path, folder: Path, progress) -> None:
 
 
 def convert(work: str) -> None:
-    """Turn `work`/model.gguf into the Hugging Face folder `work`/model. Runs alone in a process: it can be killed."""
+    """Turn `work`/model.gguf into the Hugging Face folder `work`/model. Only for a process of its own.
+
+    That process can be killed, gives its memory back, and may speed up the GGUF reader in place (19 s instead of 48).
+    """
+    import functools
+
+    import gguf
+    import numpy
     import torch
     from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    numpy.memmap = lambda path, **how: numpy.fromfile(path, numpy.uint8)  # millions of slices: cheaper on plain arrays
+    gguf.get_tensor_name_map = functools.cache(gguf.get_tensor_name_map)  # else built again for every submodule
 
     made = Path(work) / "model"
     tokenizer = AutoTokenizer.from_pretrained(work, gguf_file="model.gguf")
