@@ -57,6 +57,7 @@ class SlabCache:
             out.append(slab[rows, :, : self.extent])
         return out[0], out[1]
 
+    @torch.inference_mode()
     def commit(self, row: int, kept: list[int]) -> None:
         """Keep the scratch slots `kept` (ascending) of the last forward; a path that skipped siblings is compacted."""
         start = self.length[row]

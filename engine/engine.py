@@ -40,9 +40,10 @@ class Engine:
             raise ValueError(f"rule is {rule!r}: choose one of {', '.join(RULES)}")
         self.target, self.drafter, self.rule, self.vocabulary = target, drafter, RULES[rule], vocabulary
         self.waiting: deque[Sequence] = deque()
-        self.reading: deque[tuple[Sequence, _Clock]] = deque()  # prompts on their way into the cache
+        self.reading: list[Sequence] = []  # prompts on their way into the cache, a chunk at a time
         self.running: list[Sequence] = []
-        self._unseen: set[int] = set()  # ids of resumed sequences: their last token is an anchor, not yet to be read
+        self._resumed: set[int] = set()  # ids of sequences whose last token is an anchor already, not to be read now
+        self._spent: dict[int, dict[str, float]] = {}  # seconds a prompt has taken so far, by sequence id
 
     def submit(
         self, tokens: list[int], sampling: Sampling, prompt_length: int | None = None, resume: bool = False
@@ -61,8 +62,8 @@ class Engine:
         if sampling.stop_strings and self.vocabulary is None:
             raise ValueError("stop strings need a vocabulary: build the engine with one")
         sequence = Sequence(list(tokens), prompt_length, sampling, limit)
-        if resume:
-            self._unseen.add(sequence.id)
+        if resume and len(tokens) > prompt_length:
+            self._resumed.add(sequence.id)
         self.waiting.append(sequence)
         return sequence
 
@@ -75,13 +76,14 @@ class Engine:
         finally:
             self.cancel(sequence)
 
+    @torch.inference_mode()
     def step(self) -> list[Step]:
         """Read one chunk of a newcomer's prompt, or run one round for all. A chunk that ends no prompt returns no Step."""
         while self.waiting and (row := self.target.cache.acquire()) is not None:
             self.waiting[0].row = row
-            self.reading.append((self.waiting.popleft(), _Clock(self.target.device)))
+            self.reading.append(self.waiting.popleft())
         if self.reading:
-            return self._read_prompt()
+            return self._read_prompts()
         return self._round() if self.running else []
 
     def cancel(self, sequence: Sequence) -> None:
@@ -89,36 +91,41 @@ class Engine:
         if sequence.done:
             return
         sequence.done = "cancelled"
+        self._resumed.discard(sequence.id)
+        self._spent.pop(sequence.id, None)
         if sequence in self.waiting:
             self.waiting.remove(sequence)
-        self.reading = deque(item for item in self.reading if item[0] is not sequence)
         self._retire([sequence])
 
-    def _read_prompt(self) -> list[Step]:
-        sequence, clock = self.reading[0]
+    def _read_prompts(self) -> list[Step]:
+        """The next chunk of every newcomer's prompt; a prompt that ends here gets its first token."""
+        batch, clock, steps = list(self.reading), _Clock(self.target.device), []
         with clock:
-            start, resumed = self.target.cache.length[sequence.row], sequence.id in self._unseen
-            goal = len(sequence.tokens) - resumed
-            chunk = sequence.tokens[start : min(start + PREFILL, goal)]
-            last = start + len(chunk) == goal
-            if chunk:
-                with clock.phase("target"):
-                    tokens = torch.tensor(chunk, device=self.target.device)
-                    read = "last" if last and not resumed else "none"
-                    out = self.target.forward([sequence.row], [tokens], read=read, taps=self.drafter.taps)
-                self.target.cache.commit(sequence.row, list(range(len(chunk))))
-                self.drafter.observe([sequence], [None if out.features is None else out.features[0]])
-            if not last:
-                return []
-            self.reading.popleft()
-            self._unseen.discard(sequence.id)
-            self.running.append(sequence)
-            if resumed:
-                return []
+            goals = [len(s.tokens) - (s.id in self._resumed) for s in batch]
+            starts = [self.target.cache.length[s.row] for s in batch]
+            chunks = [s.tokens[a : min(a + PREFILL, g)] for s, a, g in zip(batch, starts, goals, strict=True)]
+            with clock.phase("target"):
+                tokens = [torch.tensor(chunk, dtype=torch.long, device=self.target.device) for chunk in chunks]
+                out = self.target.forward([s.row for s in batch], tokens, read="last", taps=self.drafter.taps)
+            for s, chunk in zip(batch, chunks, strict=True):
+                self.target.cache.commit(s.row, list(range(len(chunk))))
+            taken = range(len(batch))
+            self.drafter.observe(batch, [out.seen(b, slice(len(chunks[b]))) for b in taken])
+            ended = [b for b in taken if starts[b] + len(chunks[b]) == goals[b]]
             with clock.phase("verify"):
-                step = self._judge(sequence, chain([], self.target.device), out.logits[0], len(sequence.tokens))
-            self._retire([sequence])
-        return [replace(step, seconds=clock.seconds)]
+                nothing = chain([], self.target.device)
+                for b in ended:
+                    self.reading.remove(batch[b])
+                    self.running.append(batch[b])
+                    if batch[b].id not in self._resumed:
+                        steps.append(self._judge(batch[b], nothing, out.logits[b], len(batch[b].tokens)))
+            self._retire(batch)
+        for s in batch:
+            before = self._spent.get(s.id, {})
+            self._spent[s.id] = {name: before.get(name, 0.0) + spent for name, spent in clock.seconds.items()}
+        self._resumed -= {batch[b].id for b in ended}
+        spent = {batch[b].id: self._spent.pop(batch[b].id) for b in ended}
+        return [replace(step, seconds=spent[step.sequence.id]) for step in steps]
 
     def _round(self) -> list[Step]:
         batch = list(self.running)
@@ -147,7 +154,7 @@ class Engine:
                 kept = [0] + [node + 1 for node in step.verdict.path[: len(step.tokens) - 1]]
                 self.target.cache.commit(step.sequence.row, kept)
                 assert self.target.cache.length[step.sequence.row] == len(step.sequence.tokens) - 1
-                features.append(None if out.features is None else out.features[b, kept])
+                features.append(out.seen(b, kept))
             self.drafter.observe(batch, features)
             self._retire(batch)
         return [replace(step, seconds=clock.seconds) for step in steps]
@@ -191,8 +198,9 @@ class Engine:
     def _retire(self, sequences: list[Sequence]) -> None:
         for sequence in sequences:
             if sequence.done:
-                if sequence in self.running:
-                    self.running.remove(sequence)
+                for stage in (self.reading, self.running):
+                    if sequence in stage:
+                        stage.remove(sequence)
                 if sequence.row >= 0:
                     self.target.cache.release(sequence.row)
 

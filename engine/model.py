@@ -65,8 +65,12 @@ AttentionInterface.register("slab", slab_attention)
 class Forward:
     """logits [batch, read, vocab] of the rows asked for; features [batch, width, tapped] or None."""
 
-    logits: Tensor | None
+    logits: Tensor
     features: Tensor | None
+
+    def seen(self, b: int, rows) -> Tensor | None:
+        """The features of some rows of one sequence, None when no layer was tapped."""
+        return None if self.features is None else self.features[b, rows]
 
 
 class LM:

@@ -48,13 +48,12 @@ def warp(logits: Tensor, sampling: Sampling) -> Tensor:
 
 def _nucleus(p: Tensor, top_p: float) -> Tensor:
     """Keep the fewest most likely tokens whose mass reaches top_p (the one that crosses it included), ties by lowest id."""
-    width = min(
-        p.shape[-1], 1024
-    )  # sorting a whole vocabulary costs more than the model's head, and few nuclei need it
+    # Sorting a whole vocabulary costs more than the model's head, and few nuclei need it.
+    width = min(p.shape[-1], 1024)
     if width < p.shape[-1] and bool((p.topk(width, -1).values.sum(-1) < top_p).any()):
         width = p.shape[-1]
     ids = p.topk(width, -1).indices.sort(-1).values
-    ordered, order = p.gather(-1, ids).sort(-1, descending=True, stable=True)
+    ordered, order = p.gather(-1, ids).sort(dim=-1, descending=True, stable=True)
     keep = ordered.double().cumsum(-1) - ordered < top_p
     keep[..., 0] = True
     kept = torch.zeros_like(p).scatter_(-1, ids.gather(-1, order), ordered * keep)
@@ -62,8 +61,9 @@ def _nucleus(p: Tensor, top_p: float) -> Tensor:
 
 
 def draw(law: Tensor, u: Tensor) -> Tensor:
-    """Inverse CDF: laws [..., vocab] and uniforms [...] -> token ids [...]. Never an id without mass."""
+    """Inverse CDF: laws [..., vocab] and uniforms [...] -> token ids [...]. Never an id without mass, never one beyond the
+    vocabulary (a law of NaN gives the last id; the engine refuses such laws when it has them on the host)."""
     cdf = law.double().cumsum(-1)
-    total = cdf[..., -1:]
+    total = cdf[..., -1:].contiguous()
     chosen = torch.searchsorted(cdf, u.to(cdf)[..., None] * total, right=True)
-    return torch.minimum(chosen, torch.searchsorted(cdf, total))[..., 0]
+    return torch.minimum(chosen, torch.searchsorted(cdf, total)).clamp_max(law.shape[-1] - 1)[..., 0]

@@ -14,13 +14,14 @@ from engine.types import Proposal, Sequence
 
 
 class NgramDrafter:
-    """Rule: the longest match of up to `n` tokens wins; among equals the latest that has k tokens behind it, else the
-    earliest, which has the most. Prompt and output are searched; the ending never matches itself."""
+    """Rule: the longest match wins, of at most `n` and at least `shortest` tokens; among equals the latest that has k
+    tokens behind it, else the earliest, which has the most. Prompt and output are searched; the ending never matches
+    itself. Single tokens match by accident, and a wrong draft costs a wide check: hence two at least."""
 
     taps: tuple[int, ...] = ()
 
-    def __init__(self, k: int = 8, n: int = 4, device: torch.device | str = "cpu"):
-        self.k, self.n, self.device = k, n, device
+    def __init__(self, k: int = 8, n: int = 4, shortest: int = 2, device: torch.device | str = "cpu"):
+        self.k, self.n, self.shortest, self.device = k, n, shortest, device
 
     def observe(self, sequences, features):
         pass
@@ -33,7 +34,7 @@ class NgramDrafter:
         if k == 0:
             return chain([], self.device, note="last_token")
         found = lookup(sequence.tokens, self.n, k)
-        if found is None:
+        if found is None or found[1] < self.shortest:
             return chain([], self.device, note="no_match")
         start, length = found
         guess = sequence.tokens[start : start + k]

@@ -1,0 +1,128 @@
+"""Losslessness as a distribution: joint law of four tokens by enumeration, chi-square over seeded sequences in a batch.
+
+Every method and lossless rule must pass (p > 0.001, so one honest test in a thousand would fail; the seeds are fixed and
+these do not), and every wrong rule must fail by far (p < 1e-6): a test that cannot fail proves nothing.
+"""
+
+from collections import Counter
+from functools import cache
+
+import engine.engine
+import pytest
+import torch
+from engine import LM, Sampling
+from engine.cache import SlabCache
+from engine.drafters.lm import ModelDrafter
+from engine.types import Proposal
+from engine.verify import RULES, Rule
+from toys import PROMPT, chi_square_p, exact_joint, run_all, tiny
+from toys import engine as build
+
+VOCAB, N = 5, 800
+SETTINGS = {"T=1": {"temperature": 1.0}, "T=1 top-p": {"temperature": 1.0, "top_p": 0.8}, "T=0.6": {"temperature": 0.6}}
+ALL = (0, 4)  # the joint law of four tokens
+LATE = (4, 6)  # of the fifth and sixth: several rounds in, where a spoilt cache shows
+
+
+@cache
+def law(setting, look):
+    seen = Counter()
+    for tokens, p in exact_joint(look[1], Sampling(**SETTINGS[setting]), VOCAB).items():
+        seen[tokens[slice(*look)]] += p
+    return seen
+
+
+def p_value(name, rule="exact", setting="T=1", k=2, look=ALL, prepare=lambda e: None):
+    e = build(name, rows=200, k=k, vocab=VOCAB)
+    e.rule = RULES[rule] if isinstance(rule, str) else rule
+    prepare(e)
+    requests = [(PROMPT, Sampling(max_new=look[1], seed=9000 + i, **SETTINGS[setting])) for i in range(N)]
+    return chi_square_p(Counter(tuple(out[slice(*look)]) for out in run_all(e, requests)), law(setting, look), N)
+
+
+@pytest.mark.parametrize("name", ["plain", "ngram", "lm", "self", "tree", "siblings"])
+def test_exact_follows_the_targets_law(name):
+    assert p_value(name) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["plain", "ngram", "lm", "tree"])
+def test_exact_follows_it_with_top_p(name):
+    assert p_value(name, setting="T=1 top-p") > 1e-3
+
+
+@pytest.mark.parametrize("name,setting", [("ngram", "T=1"), ("lm", "T=1"), ("lm", "T=1 top-p"), ("tree", "T=1")])
+def test_match_follows_it(name, setting):
+    assert p_value(name, "match", setting) > 1e-3
+
+
+@pytest.mark.parametrize("name,settings", [("lm", {"k": 4}), ("lm", {"setting": "T=0.6"}), ("tree", {"look": LATE})])
+def test_longer_drafts_other_temperatures_and_later_rounds_follow_it(name, settings):
+    assert p_value(name, **settings) > 1e-3
+
+
+# ---- negative controls
+
+
+def test_control_resampling_from_p_fails():
+    assert p_value("lm", Rule("resample from p", False, RULES["exact"].chance, lambda p, q: p)) < 1e-6
+
+
+@pytest.mark.parametrize("rule", ["tolerance", "typical"])
+def test_control_lossy_rules_fail(rule):
+    assert p_value("lm", rule) < 1e-6
+
+
+class Disguised(ModelDrafter):
+    """Draws honestly, then tells the verifier another token or another q."""
+
+    def __init__(self, lm, k, lie):
+        super().__init__(lm, k)
+        self.lie = lie
+
+    def propose(self, sequences):
+        return [self.lie(p) if len(p) else p for p in super().propose(sequences)]
+
+
+def lying(lie):
+    def prepare(e):
+        e.drafter = Disguised(LM(tiny(1, VOCAB), 200), 1, lie)
+
+    return prepare
+
+
+def test_e12_control_argmax_draft_with_soft_q_fails():
+    assert p_value("lm", prepare=lying(lambda p: Proposal(p.q.argmax(-1), p.parents, p.q, p.logits))) < 1e-6
+
+
+def test_control_q_that_was_not_warped_fails():
+    lie = lying(lambda p: Proposal(p.tokens, p.parents, p.logits.softmax(-1), p.logits))
+    assert p_value("lm", setting="T=0.6", prepare=lie) < 1e-6
+
+
+def test_control_one_u_for_draw_and_test_fails(monkeypatch):
+    monkeypatch.setattr(engine.engine, "ACCEPT", engine.engine.uniforms.__globals__["DRAFT"])
+    assert p_value("lm") < 1e-6
+
+
+def test_control_verify_row_off_by_one_fails(monkeypatch):
+    honest = engine.engine.Engine._judge
+    shifted = lambda self, s, p, logits, rows: honest(self, s, p, logits.roll(-1, 0), rows)  # noqa: E731
+    monkeypatch.setattr(engine.engine.Engine, "_judge", shifted)
+    assert p_value("lm") < 1e-6
+
+
+def test_control_skipping_the_compaction_of_a_tree_path_fails(monkeypatch):
+    def forgetful(self, row, kept):
+        self.length[row] += len(kept)
+
+    monkeypatch.setattr(SlabCache, "commit", forgetful)
+    assert p_value("tree", look=LATE) < 1e-6
+
+
+def test_control_dropping_a_token_for_its_own_value_fails():
+    """p = (.5, .5), q = (.9, .1): hide the draft whenever token 1 was drawn, and the output becomes (.55, .45)."""
+    p, q = torch.tensor([0.5, 0.5]), torch.tensor([0.9, 0.1])
+    honest = q * torch.minimum(p / q, torch.ones(2))
+    kept = torch.stack([honest[0], torch.zeros(())])
+    after_refusal = (q[0] - honest[0]) * torch.tensor([0.0, 1.0])
+    torch.testing.assert_close(kept + after_refusal + q[1] * p, torch.tensor([0.55, 0.45]))
