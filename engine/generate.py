@@ -67,13 +67,13 @@ def main(argv: list[str] | None = None) -> int:
             max_new=args.max_new, stop_strings=tuple(args.stop), seed=args.seed,
         )  # fmt: skip
         from engine.load import load_model
-        from engine.methods import METHODS, Target
+        from engine.methods import Target, settle
         from engine.run import run
         from engine.verify import RULES
 
-        for name, given, known in (("method", args.method, METHODS), ("rule", args.rule, RULES)):
-            if given not in known:
-                raise ValueError(f"{name} is {given!r}: choose one of {', '.join(known)}")
+        if args.rule not in RULES:
+            raise ValueError(f"rule is {args.rule!r}: choose one of {', '.join(RULES)}")
+        settle(args.method, args.k, args.draft)
         target = Target(load_model(args.target, dtype=args.dtype, device=args.device, progress=_progress))
         records = run(
             target, prompt, args.method, sampling, k=args.k, rule=args.rule, draft=args.draft, raw=args.raw,

@@ -17,6 +17,7 @@ from huggingface_hub import constants, snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.utils.logging import disable_progress_bar
 
 from .machine import check_room, choose_device, choose_dtype
 from .vocabulary import Vocabulary
@@ -62,6 +63,7 @@ def load_model(name_or_path=None, *, dtype="auto", device="auto", progress=lambd
     else:
         raise LoadError(f"There is no folder {given!r}. Possible: a folder, a hub id, or {', '.join(TARGETS)}.")
     progress({"phase": "load"})
+    disable_progress_bar()  # `progress` tells more, and to whoever asked
     config = read_config(source.folder)
     number = choose_dtype(dtype, device, config.get_text_config(decoder=True).hidden_size)
     check_room(source.folder, config.dtype or torch.float32, number, device)

@@ -77,21 +77,24 @@ def _lm(target: Target, k: int, draft: str | None):
     return ModelDrafter(lm, k, target.loaded.vocabulary.size), loaded
 
 
+MOST = 64  # drafted tokens a round
 METHODS = {"plain": Method(0, _plain), "ngram": Method(8, _ngram), "lm": Method(3, _lm)}
 
 
-def build_drafter(target: Target, method: str, k: int | None = None, draft: str | None = None):
-    """(drafter, loaded draft model or None, k in force). ValueError for a method or k that does not exist."""
+def settle(method: str, k: int | None = None, draft: str | None = None) -> int:
+    """The k in force. ValueError for a method or k that does not exist, or a draft model where none is used."""
     if method not in METHODS:
         raise ValueError(f"method is {method!r}: choose one of {', '.join(METHODS)}")
-    known = METHODS[method]
-    if known.k == 0:
-        k = 0
-    elif k is None:
-        k = known.k
-    elif not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= 64:
-        raise ValueError(f"k is {k!r}: give a whole number from 1 to 64")
     if draft is not None and method != "lm":
-        raise ValueError(f"--draft is for method lm; {method} runs without a draft model")
-    drafter, loaded = known.build(target, k, draft)
+        raise ValueError(f"a draft model is for method lm; {method} runs without one")
+    if k is not None and (not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= MOST):
+        raise ValueError(f"k is {k!r}: give a whole number from 1 to {MOST}")
+    usual = METHODS[method].k
+    return usual if usual == 0 or k is None else k
+
+
+def build_drafter(target: Target, method: str, k: int | None = None, draft: str | None = None):
+    """(drafter, loaded draft model or None, k in force); raises what `settle` raises, and Unavailable."""
+    k = settle(method, k, draft)
+    drafter, loaded = METHODS[method].build(target, k, draft)
     return drafter, loaded, k

@@ -89,18 +89,20 @@ def machine() -> str:
 
 def describe(step: Step, vocabulary: Vocabulary, before: dict | None = None) -> dict:
     """One engine Step as a round record; `before` is the record of the round before it (None for the first)."""
-    tokens, parents = step.proposal.tokens.tolist(), step.proposal.parents.tolist()
-    target = _Opinions(step.logits, step.p)
-    drafter = None if step.proposal.logits is None else _Opinions(step.proposal.logits, step.proposal.q)
+    proposal, tokens, parents = step.proposal, step.proposal.tokens.tolist(), step.proposal.parents.tolist()
+    target = _Opinions(step.logits, step.p, proposal.parents + 1, proposal.tokens)
+    drafter = None
+    if proposal.logits is not None:
+        drafter = _Opinions(proposal.logits, proposal.q, list(range(len(proposal))), proposal.tokens)
     trials = {trial.node: trial for trial in step.verdict.trials}
     depth: list[int] = []
     draft, verify = [], []
     for node, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
         depth.append(1 if parent < 0 else depth[parent] + 1)
         place = {"slot": node, "parent": None if parent < 0 else parent}
-        story = step.proposal.story[node] if step.proposal.story else {}
+        story = proposal.story[node] if proposal.story else {}
         draft.append({**place, "token_id": token, "depth": depth[node], **_guess(drafter, node, token), **story})
-        judged = target.of(parent + 1, token, "p")
+        judged = target.of(node, parent + 1, "p")
         q, trial = draft[node]["q_tok"], trials.get(node)
         chance = trial.chance if trial else min(1.0, judged["p_tok"] / q) if q else 0.0
         verdict = "not_reached" if trial is None else "kept" if trial.accepted else "rejected"
@@ -119,7 +121,7 @@ def describe(step: Step, vocabulary: Vocabulary, before: dict | None = None) -> 
         "emit": _emitted(step),
         "final": _final(step, target),
         "done": step.done,
-        "note": step.proposal.note or None,
+        "note": proposal.note or None,
     }
     record["texts"] = {str(i): vocabulary.piece(i) for i in sorted(_mentioned(record))}
     record["counts"] = metrics.count(last, record)
@@ -127,37 +129,49 @@ def describe(step: Step, vocabulary: Vocabulary, before: dict | None = None) -> 
 
 
 class _Opinions:
-    """Top lists of a model's rows, before and after warping: [rows, vocab] each, reduced in one go."""
+    """A model's rows before and after warping, reduced in a few passes over [rows, vocab]. `tokens[i]` is looked up in row
+    `rows[i]`. What is left are lists, so that the rest of a record costs no tensor operation."""
 
-    def __init__(self, logits: Tensor, warped: Tensor):
+    def __init__(self, logits: Tensor, warped: Tensor, rows: Tensor | list[int], tokens: Tensor):
         logits = logits if logits.dtype == warped.dtype else logits.to(warped.dtype)
-        self.logits, self.warped, self.own = logits, warped, logits.softmax(-1)
         values, ids = logits.topk(min(TOP, logits.shape[-1]), -1)
+        peak = values[:, :1]
+        shifted = (logits - peak).clamp_min_(-1e4)
+        weight = shifted.exp()
+        total = weight.sum(-1, keepdim=True)
+        self.entropy = (total[:, 0].log() - (weight * shifted).sum(-1) / total[:, 0]).tolist()
         self.gap = (values[:, 0] - values[:, 1]).tolist()
-        self.entropy = (logits.logsumexp(-1) - (self.own * logits.nan_to_num(neginf=0)).sum(-1)).tolist()
         self.ids = ids.tolist()
-        self.own_top, self.top = self.own.gather(1, ids).tolist(), warped.gather(1, ids).tolist()
+        self.own_top = (weight.gather(1, ids) / total).tolist()
+        self.top = warped.gather(1, ids).tolist()
+        at_token = logits[rows, tokens]
+        self.tok = warped[rows, tokens].tolist()
+        self.own_tok = (weight[rows, tokens] / total[rows, 0]).tolist()
+        self.rank = ((logits[rows] > at_token[:, None]).sum(-1) + 1).tolist()
 
-    def of(self, row: int, token: int | None, letter: str) -> dict:
-        """Fields of one row under the letter p or q; with a token, its own probabilities and rank as well."""
+    def row(self, row: int, letter: str) -> dict:
+        """Top lists of one row under the letter p or q."""
         top = [(i, x) for i, x in zip(self.ids[row], self.top[row], strict=True) if x > 0]
-        out = {
-            **_listed(f"{letter}", top),
-            **_listed(f"{letter}_own", zip(self.ids[row], self.own_top[row], strict=True)),
-        }
-        if token is not None:
-            out[f"{letter}_tok"] = _short(float(self.warped[row, token]))
-            out[f"{letter}_own_tok"] = _short(float(self.own[row, token]))
-            out[f"{letter}_rank"] = int((self.logits[row] > self.logits[row, token]).sum()) + 1
+        own = zip(self.ids[row], self.own_top[row], strict=True)
+        out = {**_listed(letter, top), **_listed(f"{letter}_own", own)}
         if letter == "p":
             out |= {"p_entropy": _short(self.entropy[row]), "p_gap": _short(self.gap[row])}
         return out
+
+    def of(self, i: int, row: int, letter: str) -> dict:
+        """What the model thinks of token i, and its row."""
+        return {
+            **self.row(row, letter),
+            f"{letter}_tok": _short(self.tok[i]),
+            f"{letter}_own_tok": _short(self.own_tok[i]),
+            f"{letter}_rank": self.rank[i],
+        }
 
 
 def _guess(drafter: _Opinions | None, node: int, token: int) -> dict:
     if drafter is None:  # a point mass: the drafter named a token and gave no odds
         return {"q_tok": 1.0, "q_top": [[token, 1.0]], "q_rest": 0.0}
-    return drafter.of(node, token, "q")
+    return drafter.of(node, node, "q")
 
 
 def _emitted(step: Step) -> list[dict]:
@@ -175,7 +189,7 @@ def _final(step: Step, target: _Opinions) -> dict | None:
     if len(step.tokens) == len(verdict.path):
         return None
     row = verdict.path[-1] + 1 if verdict.path else 0
-    out = {"token_id": verdict.next_token, "u": verdict.u, **target.of(row, None, "p")}
+    out = {"token_id": verdict.next_token, "u": verdict.u, **target.row(row, "p")}
     if verdict.trials and not verdict.trials[-1].accepted:
         values, ids = verdict.law.topk(min(TOP, len(verdict.law)))
         left = [(i, x) for i, x in zip(ids.tolist(), values.tolist(), strict=True) if x > 0]

@@ -105,7 +105,7 @@ def _to_host(proposal: Proposal, p: Tensor) -> tuple[list[int], list[int], list[
     if not len(proposal):
         return [], [], [], []
     x, parents = proposal.tokens, proposal.parents
-    at_parent = p[parents + 1].gather(1, x[:, None])[:, 0].double()
+    at_parent = p[parents + 1, x].double()
     q = torch.ones_like(at_parent) if proposal.q is None else proposal.q.gather(1, x[:, None])[:, 0].double()
     token, parent, p_token, q_token = torch.stack([x.double(), parents.double(), at_parent, q]).tolist()
     return [int(t) for t in token], [int(t) for t in parent], p_token, q_token

@@ -4,13 +4,14 @@ import copy
 
 import pytest
 import torch
+from toys import DEVICE, DRAFTERS, PROMPT, TreeDrafter, argmax_oracle, run, run_all, tiny
+from toys import engine as build
+
 from engine import LM, Engine, Sampling
 from engine.drafters import NoDraft, chain
 from engine.drafters.lm import ModelDrafter
 from engine.engine import BrokenLogits
 from engine.verify import RULES
-from toys import DEVICE, DRAFTERS, PROMPT, TreeDrafter, argmax_oracle, run, run_all, tiny
-from toys import engine as build
 
 METHODS = list(DRAFTERS)
 
@@ -178,7 +179,9 @@ def test_e22_a_seed_repeats_a_run_whatever_ran_before(name):
     first = run_all(e, [(PROMPT, Sampling(**settings))])
     run_all(e, [([4, 4], Sampling(temperature=1.0, seed=1, max_new=7, stop=frozenset([3])))])
     state = torch.random.get_rng_state()
-    assert run_all(e, [(PROMPT, Sampling(**settings))]) == first == run_all(build(name), [(PROMPT, Sampling(**settings))])
+    assert (
+        run_all(e, [(PROMPT, Sampling(**settings))]) == first == run_all(build(name), [(PROMPT, Sampling(**settings))])
+    )
     assert torch.equal(state, torch.random.get_rng_state())
 
 
@@ -266,7 +269,9 @@ def test_e63_every_round_commits_and_p11_every_round_is_one_forward(name):
 def test_the_drafted_tokens_really_go_through_the_target():
     e, seen = build("lm"), []
     honest = e.target.forward
-    e.target.forward = lambda rows, tokens, *a, **kw: (seen.append(tokens[0].tolist()), honest(rows, tokens, *a, **kw))[1]
+    e.target.forward = lambda rows, tokens, *a, **kw: (seen.append(tokens[0].tolist()), honest(rows, tokens, *a, **kw))[
+        1
+    ]
     for step in e.generate(PROMPT, Sampling(max_new=10)):
         if len(step.proposal):
             assert seen[-1][1:] == step.proposal.tokens.tolist()

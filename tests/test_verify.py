@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+
 from engine.drafters import chain
 from engine.types import Proposal
 from engine.verify import RULES, Rule, output_law, residual, verify
-
 
 
 def vector(*values):
@@ -73,7 +73,7 @@ def test_e13_the_match_rule_is_lossless_for_any_draft():
 
 
 def law_of_verify(proposal, p, rule=EXACT, steps=20):
-    """First emitted token's law, by running verify() over a grid of uniforms (midpoints: exact where every chance lies on the grid)."""
+    """Law of the first emitted token, over a grid of uniforms: exact where every chance lies on the grid."""
     grid = [(i + 0.5) / steps for i in range(steps)]
     law = torch.zeros_like(p[0])
     for a in grid:

@@ -14,7 +14,9 @@ BYTES = sorted(GPT2_ALPHABET, key=GPT2_ALPHABET.get)  # the token of byte b at i
 def byte_level(extra=(), special=("<|end|>",)):
     """A byte-level BPE tokenizer: the 256 bytes, then merged tokens `extra`, then special tokens."""
     vocab = {token: id for id, token in enumerate([*BYTES, *extra])}
-    merges = [(token[:i], token[i:]) for token in extra for i in range(1, len(token)) if {token[:i], token[i:]} <= set(vocab)]
+    merges = [
+        (token[:i], token[i:]) for token in extra for i in range(1, len(token)) if {token[:i], token[i:]} <= set(vocab)
+    ]
     backend = Tokenizer(models.BPE(vocab=vocab, merges=merges))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()

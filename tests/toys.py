@@ -4,12 +4,13 @@ import math
 import os
 
 import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
 from engine import LM, Engine, Proposal, Sampling
 from engine.drafters import NoDraft, chain
 from engine.drafters.lm import ModelDrafter
 from engine.drafters.ngram import NgramDrafter
 from engine.sampling import DRAFT, draw, uniforms, warp
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
 DEVICE = os.environ.get("SPECSCOPE_DEVICE", "cpu")
 PROMPT = [1, 2, 3, 1, 2]
@@ -52,7 +53,10 @@ class TreeDrafter:
                     tokens.append(token)
                     parents.append(node)
             level = nodes
-        return Proposal(torch.tensor(tokens, dtype=torch.long, device=DEVICE), torch.tensor(parents, dtype=torch.long, device=DEVICE))
+        return Proposal(
+            torch.tensor(tokens, dtype=torch.long, device=DEVICE),
+            torch.tensor(parents, dtype=torch.long, device=DEVICE),
+        )
 
     def _logits(self, sequence, path):
         ids = (*sequence.tokens, *path)
@@ -72,7 +76,9 @@ class SiblingDrafter(TreeDrafter):
         if not sequence.room:
             return chain([], DEVICE)
         first = warp(self._logits(sequence, []), sequence.sampling)
-        u = torch.tensor(uniforms(sequence.sampling.seed, len(sequence.tokens), DRAFT, 2), device=DEVICE, dtype=torch.float64)
+        u = torch.tensor(
+            uniforms(sequence.sampling.seed, len(sequence.tokens), DRAFT, 2), device=DEVICE, dtype=torch.float64
+        )
         one = draw(first, u[0])
         second = first.index_fill(0, one, 0.0)
         if second.sum() <= 0:
@@ -158,4 +164,3 @@ def chi_square_p(counts, law, total):
     freedom = len(cells) - 1
     z = ((statistic / freedom) ** (1 / 3) - (1 - 2 / (9 * freedom))) / math.sqrt(2 / (9 * freedom))  # Wilson-Hilferty
     return 0.5 * math.erfc(z / math.sqrt(2))
-
