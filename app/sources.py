@@ -4,6 +4,7 @@ This is the only file that imports the engine's running parts, and only inside f
 recording plays, before torch is imported. The engine serves one run at a time; further visitors stand in line.
 """
 
+import itertools
 import json
 import os
 import threading
@@ -149,7 +150,8 @@ _state: dict = {"state": "idle"}  # what the engine is doing, for everybody
 _target = None
 _starting = threading.Lock()
 _begun = False
-_line: deque[object] = deque()  # visitors in the order in which they asked; the first one has the engine
+_turns = itertools.count(1)
+_line: deque[int] = deque()  # turns of visitors in the order in which they asked; the first one has the engine
 
 
 def warm(after: float = 0.0) -> None:
@@ -215,34 +217,35 @@ def states() -> Iterator[dict]:
 def live(settings: dict) -> Iterator[tuple[str | None, dict]]:
     """(message or None, state) pairs of one run on the engine; waits for the model and for its turn. Closing it stops the run.
 
-    ValueError says why settings cannot be honoured, with the key and facts of problems().
+    Every state carries the number of its turn. ValueError says why settings cannot be honoured, with the key and facts of
+    problems().
     """
     if found := problems(settings):
         raise ValueError(next(iter(found.values())))
-    ticket = object()
-    _line.append(ticket)
+    turn = next(_turns)
+    _line.append(turn)
     try:
-        yield from _turn(ticket)
-        ready = _state
+        for state in _wait(turn):
+            yield None, state | {"turn": turn}
         if _target is None:
-            raise RuntimeError(ready.get("reason", ready["state"]))
+            raise RuntimeError(_state.get("reason", _state["state"]))
         with closing(_records(settings)) as records:
             for message, state in messages(records):
-                yield message, _card(_target) | state
-        yield None, ready
+                yield message, _card(_target) | state | {"turn": turn}
+        yield None, _state | {"turn": turn}
     finally:
-        _line.remove(ticket)
+        _line.remove(turn)
 
 
-def _turn(ticket: object) -> Iterator[tuple[None, dict]]:
+def _wait(turn: int) -> Iterator[dict]:
     """States while the model loads or somebody else runs."""
     for state in states():
         if state["state"] not in ("ready", "failed"):
-            yield None, state
+            yield state
     last = 0
-    while (place := _line.index(ticket)) > 0:
+    while (place := _line.index(turn)) > 0:
         if place != last:
-            yield None, {"state": "queue", "place": place}
+            yield {"state": "queue", "place": place}
         last = place
         time.sleep(0.05)
 

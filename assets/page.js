@@ -7,7 +7,7 @@ Object.assign(specscope, (() => {
   const tell = news => { for (const listen of listeners) listen(news); };
   const keep = { get: key => { try { return localStorage.getItem("specscope-" + key); } catch { return null; } },
                  set: (key, value) => { try { localStorage.setItem("specscope-" + key, value); } catch { /* private window */ } } };
-  let language = choose(), state = {};
+  let language = choose(), state = {}, gone;            // gone: the turn that was stopped
 
   function choose() {
     const wish = [new URLSearchParams(location.search).get("lang"), keep.get("language"), ...navigator.languages];
@@ -30,7 +30,7 @@ Object.assign(specscope, (() => {
     return fill(words[language]["state_" + state.state] ?? "", state) + off;
   }
 
-  const busy = () => ["queue", "reading", "running", "comparing"].includes(state.state) || Boolean(state.mine);
+  const busy = () => ["queue", "reading", "running", "comparing"].includes(state.state);
 
   function status(element, props, watch) {
     const line = element.querySelector(".status");
@@ -43,7 +43,10 @@ Object.assign(specscope, (() => {
     };
     const take = () => {
       if (!props.value) return draw();
-      state = JSON.parse(props.value);
+      const news = JSON.parse(props.value);
+      if (news.state === "stopped") gone = state.turn;
+      else if (news.turn !== undefined && news.turn === gone) return;   // was still under way when Stop was pressed
+      state = news;
       tell({ state: state.state });
       draw();
     };

@@ -122,7 +122,7 @@ const keptEmits = round => round.emit.filter(e => e.maker === "draft");
 
 function mountTape(element, source) {
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
-  const S = { run: null, header: null, rounds: [], end: null, final: false, beats: [], at: -1, playing: false, slow: true,
+  const S = { run: null, header: null, rounds: [], lines: [], spans: [], made: [], now: 0, end: null, final: false, beats: [], at: -1, playing: false, slow: true,
               held: false, language: "en", shown: null, pin: null, own: false, scale: 1, stat: null };
   const say = key => source.words[S.language][key];
   const tell = (key, values) => fill(say(key), values).map(piece => piece.textContent ?? piece).join("");
@@ -132,12 +132,12 @@ function mountTape(element, source) {
   const spoken = [];                                          // [node, key, attribute?]: relabelled on a change of language
   const worded = (node, key, attribute) => (spoken.push([node, key, attribute]), node);
   const badge = make("span.tape-badge"), about = make("span.tape-about");
-  const asked = make("p.tape-prompt"), written = make("div.tape-text", { tabindex: "-1" });
-  const strip = make("div.tape-strip", { "aria-hidden": "true" }, make("i.by-draft"), make("i.by-target"));
+  const asked = make("p.tape-prompt"), written = worded(make("div.tape-text", { role: "region", tabindex: "0" }), "text", "aria-label");
+  const strip = make("div.tape-strip", { "aria-hidden": "true" });
   const shares = make("p.tape-shares");
   const history = make("div.tape-history", { role: "rowgroup" });
   const stage = make("div.tape-stage", { role: "row" });
-  const grid = worded(make("div.tape-grid", { role: "grid" }, history, make("div", { role: "rowgroup" }, stage)), "tape", "aria-label");
+  const grid = worded(make("div.tape-grid", { role: "grid" }, history, make("div.tape-now", { role: "rowgroup" }, stage)), "tape", "aria-label");
   const play = make("button.tape-play", { type: "button" });
   const scrub = worded(make("input.tape-scrub", { type: "range", min: 0, max: 0, value: 0, step: 1 }), "scrub", "aria-label");
   const place = make("span.tape-place"), pace = make("span.tape-pace");
@@ -185,7 +185,8 @@ function mountTape(element, source) {
   }
 
   function reset(header) {
-    Object.assign(S, { run: header.id, header, rounds: [], end: null, final: false, beats: [], at: -1, playing: true,
+    Object.assign(S, { run: header.id, header, rounds: [], lines: [], spans: [], made: [], now: 0, end: null,
+                       final: false, beats: [], at: -1, playing: true,
                        slow: header.badge !== "measured", held: false, shown: null, pin: null, scale: 1, stat: null });
     history.replaceChildren();
     written.replaceChildren();
@@ -201,23 +202,37 @@ function mountTape(element, source) {
     const index = S.rounds.length;
     S.rounds.push(round);
     S.beats.push(...beatsOf(round, index));
-    history.append(lineOf(round, index));
+    S.lines.push(lineOf(round, index));
+    history.append(S.lines[index]);
     if (index && elapsed(round) > S.scale) S.scale = elapsed(round);
     element.style.setProperty("--scale", S.scale);
-    history.firstChild.classList.toggle("is-over", elapsed(S.rounds[0]) > S.scale);   // reading the prompt may not fit
-    for (const emit of round.emit) {
+    S.lines[0].classList.toggle("is-over", elapsed(S.rounds[0]) > S.scale);   // reading the prompt may not fit
+    const before = S.made.at(-1) ?? { all: 0, draft: 0 };      // tokens written so far, and those the drafter made
+    S.made.push({ all: before.all + round.emit.length, draft: before.draft + keptEmits(round).length });
+    S.spans.push(round.emit.map(emit => {
       const by = emit.maker === "draft" ? "draft" : "target";
       const slot = emit.maker === "draft" ? emit.slot : "own";
-      const span = make("span.by-" + by, { "data-round": index, "data-slot": slot });
-      for (const [text, kind] of S.join.add(round.texts[emit.token_id] ?? "")) span.append(kind ? make("i." + kind, {}, text) : text);
-      written.append(span);
-    }
+      const span = make("span.by-" + by, { "data-round": index, "data-slot": slot }, make("wbr"));   // lines break between tokens
+      setDown(span, S.join.add(round.texts[emit.token_id] ?? ""));
+      span.hidden = true;
+      written.append(span);                                    // only: what is written never moves
+      return span;
+    }));
     if (round.done) finishText();
+  }
+
+  /** Running text: real line breaks, each with its sign, so that its maker's ink is seen. */
+  function setDown(span, pieces) {
+    for (const [text, kind] of pieces) {
+      if (kind) span.append(make("i." + kind, {}, text));
+      else span.append(...text.split(/(?<=\n)/).flatMap(line =>
+        line.endsWith("\n") ? [line.slice(0, -1), make("i.blank", { "aria-hidden": "true" }, BLANKS["\n"]), "\n"] : [line]));
+    }
   }
 
   /** Bytes that never became a character are shown as what they are. */
   function finishText() {
-    for (const [text, kind] of S.join.end()) written.lastChild?.append(kind ? make("i." + kind, {}, text) : text);
+    if (written.lastElementChild) setDown(written.lastElementChild, S.join.end());
   }
 
   function stop() {
@@ -279,22 +294,27 @@ function mountTape(element, source) {
   // -- drawing: everything below reads S and the playhead
   function render() {
     const beat = S.beats[S.at], round = beat && S.rounds[beat.round], now = beat ? beat.round : 0;
-    for (const [i, line] of [...history.children].entries()) line.hidden = i >= now;
-    if (S.follow !== false) history.scrollTop = history.scrollHeight;
+    const [from, to] = [Math.min(S.now, now), Math.min(Math.max(S.now, now), S.rounds.length - 1)];
+    for (let i = from; i <= to; i++) {                          // only what changes between two places of the playhead
+      S.lines[i].hidden = i >= now;
+      for (const span of S.spans[i]) span.hidden = !isWritten(span, i, beat);
+    }
+    S.now = now;
+    if (!S.reading) written.scrollTop = written.scrollHeight;
+    if (S.follow !== false) grid.scrollTop = grid.scrollHeight;
     drawStage(round, beat);
-    drawText(round, beat, now);
-    drawNumbers(round, beat);
+    drawNumbers(beat);
     drawSentence(beat);
     drawTransport(beat);
     rove();
     mark();
   }
-  history.addEventListener("scroll", () => { S.follow = atEnd(history); }, { passive: true });
+  grid.addEventListener("scroll", () => { S.follow = atEnd(grid); }, { passive: true });
   written.addEventListener("scroll", () => { S.reading = !atEnd(written); }, { passive: true });
   function atEnd(box) { return box.scrollHeight - box.scrollTop - box.clientHeight < 12; }
 
   function slotCell(slot) {
-    return make(slot === "own" ? "div.tape-cell.is-own" : "div.tape-cell", { role: "gridcell", "data-slot": slot },
+    return make(slot === "own" ? "div.tape-cell.is-own" : "div.tape-cell", { role: "gridcell", "data-slot": slot, tabindex: "-1" },
       make("span.tape-token"),
       make("span.tape-fate", {}, make("span.tape-glyph", { "aria-hidden": "true" }), make("span.tape-word")),
       make("span.tape-gauge", { "aria-hidden": "true" }, make("i.tape-bar"), make("i.tape-dot")),
@@ -314,7 +334,7 @@ function mountTape(element, source) {
 
   function chip(round, index, slot) {
     const token = tokenAt(round, slot), fate = fateIn(round, slot);
-    const cell = make("div.tape-chip.is-" + fate, { role: "gridcell", "data-slot": slot });
+    const cell = make("div.tape-chip.is-" + fate, { role: "gridcell", "data-slot": slot, tabindex: "-1" });
     if (token === null) return cell;
     cell.dataset.round = index;
     cell.setAttribute("aria-label", describe(index, slot, fate));
@@ -395,26 +415,21 @@ function mountTape(element, source) {
     return node;
   }
 
-  function drawText(round, beat, now) {
-    const kept = !beat ? 0 : beat.kind === "final" ? Infinity : beat.judged;
-    for (const span of written.children) {
-      const at = Number(span.dataset.round);
-      const seen = at < now || (at === now && round && (beat.kind === "final" || (span.dataset.slot !== "own" && Number(span.dataset.slot) < kept)));
-      span.hidden = !seen;
-    }
-    if (!S.reading) written.scrollTop = written.scrollHeight;
+  function isWritten(span, index, beat) {
+    if (!beat || index !== beat.round) return Boolean(beat) && index < beat.round;
+    return beat.kind === "final" || (span.dataset.slot !== "own" && Number(span.dataset.slot) < beat.judged);
   }
 
   /** Counts after the last whole round at the playhead. */
   function doneRounds(beat) { return !beat ? 0 : beat.kind === "final" ? beat.round + 1 : beat.round; }
 
-  function drawNumbers(round, beat) {
-    const upTo = S.rounds.slice(0, doneRounds(beat)), last = upTo.at(-1), counts = last?.counts;
-    const drafted = sum(upTo.map(r => keptEmits(r).length)), all = sum(upTo.map(r => r.emit.length));
+  function drawNumbers(beat) {
+    const done = doneRounds(beat), [first, last] = [S.rounds[0], S.rounds[done - 1]], counts = last?.counts;
+    const { all, draft: drafted } = S.made[done - 1] ?? { all: 0, draft: 0 };
     strip.style.setProperty("--drafted", all ? drafted / all : 0);
     shares.replaceChildren(...fill(say("shares"), { all, drafted, own: all - drafted }));
-    const tokens = all - (upTo[0]?.emit.length ?? 0), seconds = upTo.length > 1 ? (last.t0 + elapsed(last) - elapsed(upTo[0])) / 1000 : 0;
-    const plain = S.end?.plain, ended = plain && seconds && upTo.length === S.rounds.length;
+    const tokens = done && all - first.emit.length, seconds = done > 1 ? (last.t0 + elapsed(last) - elapsed(first)) / 1000 : 0;
+    const plain = S.end?.plain, ended = plain && seconds && done === S.rounds.length;
     S.numbers = { counts, tokens, seconds, plain, ratio: ended ? tokens / seconds / plain.tokens_per_second : null };
     const values = {
       per_pass: counts ? rate(counts.tokens / counts.passes) : "–",
@@ -534,7 +549,12 @@ function mountTape(element, source) {
     show(ref);
   }
 
-  element.addEventListener("keydown", event => { if (event.key === "Escape" && S.pin) { S.pin = null; drawCard(); mark(); } });
+  document.addEventListener("keydown", event => {
+    if (event.key !== "Escape" || !S.pin) return;
+    S.pin = null;
+    drawCard();
+    mark();
+  });
 
   /** Marks the token that the card tells about, wherever it is drawn. */
   function mark() {
@@ -544,13 +564,15 @@ function mountTape(element, source) {
   }
 
   // -- keyboard: one tab stop, arrows inside
-  const rows = () => [...history.children, stage].filter(row => !row.hidden)
+  const rows = () => [...S.lines, stage].filter(row => !row.hidden)
     .map(row => [...row.querySelectorAll("[data-round]")]).filter(cells => cells.length);
 
+  const isThere = cell => cell?.isConnected && cell.dataset.round && !cell.closest("[hidden]");
+
   function rove() {
-    const all = rows(), there = all.some(cells => cells.includes(S.home)) ? S.home : all.at(-1)?.[0];
-    for (const cell of grid.querySelectorAll("[tabindex]")) if (cell !== there) cell.removeAttribute("tabindex");
-    there?.setAttribute("tabindex", "0");
+    const there = isThere(S.home) ? S.home : [stage, S.lines[S.now - 1]].map(row => row?.querySelector("[data-round]")).find(Boolean);
+    for (const cell of grid.querySelectorAll("[tabindex='0']")) if (cell !== there) cell.tabIndex = -1;
+    if (there) there.tabIndex = 0;
   }
 
   grid.addEventListener("keydown", event => {
@@ -565,7 +587,6 @@ function mountTape(element, source) {
     event.preventDefault();
     const goal = next[event.key];
     if (!goal) return;
-    goal.setAttribute("tabindex", "0");
     goal.focus({ preventScroll: true });
     reveal(goal);
   });
@@ -573,9 +594,9 @@ function mountTape(element, source) {
   function reveal(cell) {
     const line = cell.closest(".tape-line");
     if (!line) return;
-    const top = line.offsetTop - history.offsetTop;
-    if (top < history.scrollTop) history.scrollTop = top;
-    if (top + line.offsetHeight > history.scrollTop + history.clientHeight) history.scrollTop = top + line.offsetHeight - history.clientHeight;
+    const top = line.offsetTop, room = grid.clientHeight - stage.offsetHeight;
+    if (top < grid.scrollTop) grid.scrollTop = top;
+    if (top + line.offsetHeight > grid.scrollTop + room) grid.scrollTop = top + line.offsetHeight - room;
   }
 
   // -- the card: the numbers of one token, and both laws as mirrored bars
@@ -647,7 +668,7 @@ function mountTape(element, source) {
     for (const [node, key, attribute] of spoken) attribute ? node.setAttribute(attribute, say(key)) : node.textContent = say(key);
     introduce();
     drawCard();
-    for (const [i, line] of [...history.children].entries())
+    for (const [i, line] of S.lines.entries())
       for (const cell of line.querySelectorAll("[data-round]")) {
         const { slot } = refOf(cell);
         cell.setAttribute("aria-label", describe(i, slot, fateIn(S.rounds[i], slot)));
@@ -655,6 +676,7 @@ function mountTape(element, source) {
     render();
   }
 
+  new ResizeObserver(() => grid.style.setProperty("--stage", stage.offsetHeight + "px")).observe(stage);
   speak(S.language);
   source.connect({ take, speak, stop });
 }

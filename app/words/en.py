@@ -49,7 +49,6 @@ WORDS = {
     "bad_choice": "{name} is {given}; possible: {most}.",
     "bad_whole": "{name} is {given}; it must be a whole number from {least} to {most}.",
     "bad_number": "{name} is {given}; it must be a number from {least} to {most}.",
-    "bad_running": "The engine broke off: {reason}",
     # what the engine is doing
     "state_idle": "The server is up. The engine has not started yet; what plays below is a recording.",
     "state_import": "Starting the engine. What plays below is a recording.",
@@ -71,6 +70,7 @@ WORDS = {
     "state_broken": "The run broke off: {reason}",
     "lm_off": "The method lm is off: no draft model is known for {name}.",
     # the tape
+    "text": "The text so far",
     "tape": "Rounds of decoding, one row each; arrow keys move from token to token",
     "scrub": "Position in the run",
     "card": "Numbers of one token",

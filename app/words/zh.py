@@ -48,7 +48,6 @@ WORDS = {
     "bad_choice": "{name} 是 {given}；可选：{most}。",
     "bad_whole": "{name} 是 {given}；应为 {least} 到 {most} 的整数。",
     "bad_number": "{name} 是 {given}；应为 {least} 到 {most} 的数。",
-    "bad_running": "引擎中断了：{reason}",
     # 引擎状态
     "state_idle": "服务已就绪，引擎尚未启动；下面播放的是录制好的运行。",
     "state_import": "正在启动引擎。下面播放的是录制好的运行。",
@@ -70,6 +69,7 @@ WORDS = {
     "state_broken": "运行中断：{reason}",
     "lm_off": "lm 方法不可用：没有适合 {name} 的草稿模型。",
     # 纸带
+    "text": "目前的文本",
     "tape": "解码的各个轮次，每轮一行；用方向键在 token 之间移动",
     "scrub": "运行中的位置",
     "card": "一个 token 的数值",
