@@ -2,7 +2,8 @@
 
     from engine import LM, Engine, Sampling, load_model, build_drafter
 
-The names below are imported on first use, so that `import engine` costs nothing and needs no torch.
+The names below are imported on first use, so that `import engine` costs nothing and needs no torch. Two functions carry the
+name of their module and are imported from there: engine.verify.verify and engine.run.run.
 """
 
 import os
@@ -15,10 +16,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 _HOME = {
     "Sampling": "types", "Sequence": "types", "Proposal": "types", "Trial": "types", "Verdict": "types", "Step": "types",
     "warp": "sampling", "draw": "sampling", "uniforms": "sampling",
-    "verify": "verify", "residual": "verify", "RULES": "verify",
+    "residual": "verify", "RULES": "verify",
     "SlabCache": "cache", "LM": "model", "Engine": "engine",
     "load_model": "load", "TARGETS": "load", "METHODS": "methods", "build_drafter": "methods",
-    "run": "run", "describe": "trace", "read": "trace", "write": "trace",
+    "describe": "trace", "read": "trace", "write": "trace",
 }  # fmt: skip
 __all__ = list(_HOME)
 

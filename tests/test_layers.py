@@ -1,7 +1,10 @@
 """Who may import whom: the engine runs without gradio, its values without torch."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 BLOCK = "import sys\nfor name in {blocked!r}: sys.modules[name] = None\n"
 
@@ -25,3 +28,29 @@ def test_the_engines_core_imports_without_transformers():
 
 def test_every_public_name_is_there():
     imports("import engine\nfor name in engine.__all__: assert getattr(engine, name), name", [])
+
+
+def test_every_known_bug_that_concerns_the_engine_is_covered():
+    from known_bugs import missing
+
+    assert missing() == []
+
+
+def test_the_loop_in_the_readme_runs_and_is_lossless(monkeypatch):
+    from toys import PROMPT, run, tiny
+
+    import engine.load
+
+    code = re.search(r"```python\n(.*?)```", Path(__file__).parents[1].joinpath("README.md").read_text(), re.S)[1]
+    assert sum(bool(line.strip()) for line in code[code.index("row, text") :].splitlines()) <= 15
+
+    class Toy:
+        model = tiny()
+        tokenizer = staticmethod(lambda _text: SimpleNamespace(input_ids=list(PROMPT)))
+        vocabulary = SimpleNamespace(text=list)
+
+    monkeypatch.setattr(engine.load, "load_model", Toy)
+    scope = {}
+    exec(code.replace("temperature=0.7", "temperature=0.0"), scope)
+    expected, _, _ = run("plain", max_new=40)
+    assert scope["text"].output[:40] == expected
