@@ -45,7 +45,7 @@ def test_the_loop_in_the_readme_runs_and_is_lossless(monkeypatch):
     assert sum(bool(line.strip()) for line in code[code.index("row, text") :].splitlines()) <= 15
 
     class Toy:
-        model = tiny()
+        model = tiny().cpu()  # the block is written for a CPU
         tokenizer = staticmethod(lambda _text: SimpleNamespace(input_ids=list(PROMPT)))
         vocabulary = SimpleNamespace(text=list)
 

@@ -46,7 +46,7 @@ def generate(target, ids, new):
     model = target.loaded.model
     model.set_attn_implementation("sdpa")
     try:
-        tokens = torch.tensor([ids])
+        tokens = torch.tensor([ids], device=model.device)
         mask = torch.ones_like(tokens)
         out = model.generate(tokens, attention_mask=mask, do_sample=False, max_new_tokens=new, min_new_tokens=new)
     finally:
@@ -84,10 +84,10 @@ def test_e24_in_bfloat16_every_token_is_plains_choice_or_a_near_tie():
         for method in ("plain", "ngram", "lm"):
             out = ours(target, method, ids, max_new=NEW)
             row = target.lm.cache.acquire()
-            target.lm.forward([row], [torch.tensor(ids)], read="none")
+            target.lm.forward([row], [torch.tensor(ids, device=target.lm.device)], read="none")
             target.lm.cache.commit(row, list(range(len(ids) - 1)))
             for before, token in zip([ids[-1], *out], out, strict=False):
-                logits = target.lm.forward([row], [torch.tensor([before])]).logits[0, 0].float()
+                logits = target.lm.forward([row], [torch.tensor([before], device=target.lm.device)]).logits[0, 0].float()
                 target.lm.cache.commit(row, [0])
                 gaps.append(float(logits.max() - logits[token]))
             target.lm.cache.release(row)

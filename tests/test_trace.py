@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from toys import PROMPT, tiny
+from toys import DEVICE, PROMPT, tiny
 from toys import engine as build
 
 from engine import LM, Engine, Sampling, metrics, trace
@@ -102,7 +102,7 @@ def test_e62_shown_probabilities_are_the_targets_and_sum_to_one(name, temperatur
                 assert sum(p for _, p in entry[f"{key}_top"]) + entry[f"{key}_rest"] == pytest.approx(1, abs=1e-4)
                 assert [p for _, p in entry[f"{key}_top"]] == sorted((p for _, p in entry[f"{key}_top"]), reverse=True)
         with torch.inference_mode():
-            logits = model(torch.tensor([step.sequence.tokens[: step.start]])).logits[0, -1]
+            logits = model(torch.tensor([step.sequence.tokens[: step.start]], device=DEVICE)).logits[0, -1].cpu()
         for v, d in zip(record["verify"], record["draft"], strict=True):
             if d["parent"] is None and d["slot"] == 0:
                 own, p = logits.softmax(-1), warp(logits[None], step.sequence.sampling)[0]
@@ -179,7 +179,7 @@ def test_a12_the_fingerprint_depends_on_decisions_not_on_times():
 
 
 def test_n_gram_records_name_their_source_and_silent_rounds_their_reason():
-    e = Engine(LM(tiny()), NgramDrafter(4, 2, 1))
+    e = Engine(LM(tiny()), NgramDrafter(4, 2, 1, DEVICE))
     rounds = []
     for step in e.generate([1, 2, 3, 4], Sampling(max_new=30)):
         rounds.append(trace.describe(step, Letters(), rounds[-1] if rounds else None))
