@@ -29,6 +29,7 @@ LIMITS = {  # least, most, whole
     "top_k": (0, 100_000, True),
     "min_p": (0, 1, False),
 }
+BREATH = 1.5  # seconds between a look at the page and the start of the engine
 BASELINE = 24  # tokens of plain decoding, timed after each run
 
 PERIOD = 0.1  # seconds between two messages
@@ -202,8 +203,9 @@ def _card(target) -> dict:
 
 
 def states() -> Iterator[dict]:
-    """What the engine is doing, whenever that changes, until it is ready or has failed. Looking at it starts it."""
-    warm()
+    """What the engine is doing, whenever that changes, until it is ready or has failed. Looking at it starts it, a moment
+    later: importing torch would take the processor from a page that is just opening."""
+    warm(after=BREATH)
     last = None
     while True:
         if (state := _state) != last:
@@ -238,7 +240,8 @@ def live(settings: dict) -> Iterator[tuple[str | None, dict]]:
 
 
 def _wait(turn: int) -> Iterator[dict]:
-    """States while the model loads or somebody else runs."""
+    """States while the model loads (again, if it failed) or somebody else runs."""
+    warm()
     for state in states():
         if state["state"] not in ("ready", "failed"):
             yield state

@@ -115,15 +115,16 @@ def _layout():
     )
     with gr.Row(elem_id="desk"):
         with gr.Column(scale=3, min_width=300, elem_id="show"):
-            parts["tape"] = Tape(sources.first(), elem_id="tape")
+            first = sources.first()
+            parts["tape"] = Tape(first, elem_id="tape")
         with gr.Column(scale=1, min_width=280, elem_id="try"):
-            _settings(say, settings, parts)
+            _settings(say, settings, parts, json.loads(first)["run"]["prompt"]["text"] if first else EXAMPLES["table"])
     return settings, parts
 
 
-def _settings(say, settings, parts):
+def _settings(say, settings, parts, prompt):
     parts["try"] = gr.Markdown(say["try"])
-    settings["prompt"] = gr.Textbox(value=EXAMPLES["table"], lines=4, max_lines=8, elem_id="prompt", label=say["prompt"],
+    settings["prompt"] = gr.Textbox(value=prompt, lines=4, max_lines=8, elem_id="prompt", label=say["prompt"],
                                     info=say["prompt_hint"])  # fmt: skip
     with gr.Row(elem_id="examples"):
         for name in ("mine", *EXAMPLES):
@@ -200,12 +201,15 @@ def _wire(page, settings, parts):
 
     page.load(None, None, labelled, js="() => specscope.relabel()")
     page.load(
-        None, None, [language, prompt], js="() => [specscope.language(), specscope.mine() || specscope.examples[2]]"
+        None,
+        [language, prompt],
+        [language, prompt],
+        js="(_, prompt) => [specscope.language(), specscope.mine() || prompt]",
     )
     page.load(watch, None, status, show_progress="hidden", concurrency_limit=None, api_name="status")
     language.change(None, language, labelled, js="wish => specscope.relabel(wish)")
 
-    prompt.change(None, prompt, None, js="text => { specscope.typed(text); return []; }")
+    prompt.input(None, prompt, None, js="text => { specscope.typed(text); return []; }")
     parts["example_mine"].click(None, None, prompt, js="() => specscope.mine()")
     for index, name in enumerate(EXAMPLES):
         parts[f"example_{name}"].click(None, None, prompt, js=f"() => specscope.examples[{index}]")

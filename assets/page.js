@@ -71,7 +71,7 @@ Object.assign(specscope, (() => {
 
   // What the visitor typed survives examples and reloads.
   const mine = () => keep.get("prompt") ?? "";
-  function typed(text) { if (!specscope.examples.includes(text)) keep.set("prompt", text); }
+  const typed = text => keep.set("prompt", text);
 
   addEventListener("keydown", event => {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !event.target.closest?.("#prompt")) return;

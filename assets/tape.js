@@ -266,6 +266,7 @@ function mountTape(element, source) {
   /** How long the present beat stays on screen: recorded time, or slow motion that quickens after the first rounds. */
   function wait() {
     if (S.at < 0) return 0;
+    if (S.at === 0) return Math.min(S.beats[0].ms, PACE.draft);   // do not keep a new reader waiting
     const here = S.beats[S.at], turn = here.kind === "final";
     if (S.slow && calm.matches) return turn ? PACE.rest : 0;
     if (S.slow) return (PACE[here.kind] + (turn ? PACE.rest : 0)) * (here.round < 3 ? 1 : here.round < 8 ? 0.6 : 0.4);
