@@ -209,8 +209,7 @@ def _wire(page, settings, parts):
     page.load(watch, None, status, show_progress="hidden", concurrency_limit=None, api_name="status")
     language.change(None, language, labelled, js="wish => specscope.relabel(wish)")
 
-    prompt.input(None, prompt, None, js="text => { specscope.typed(text); return []; }")
-    parts["example_mine"].click(None, None, prompt, js="() => specscope.mine()")
+    parts["example_mine"].click(None, prompt, prompt, js="text => specscope.mine() || text")
     for index, name in enumerate(EXAMPLES):
         parts[f"example_{name}"].click(None, None, prompt, js=f"() => specscope.examples[{index}]")
 

@@ -71,7 +71,7 @@ Object.assign(specscope, (() => {
 
   // What the visitor typed survives examples and reloads.
   const mine = () => keep.get("prompt") ?? "";
-  const typed = text => keep.set("prompt", text);
+  addEventListener("input", event => { if (event.target.closest?.("#prompt")) keep.set("prompt", event.target.value); }, true);
 
   addEventListener("keydown", event => {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !event.target.closest?.("#prompt")) return;
@@ -85,5 +85,5 @@ Object.assign(specscope, (() => {
     if (tape && tape.getBoundingClientRect().bottom < 80) tape.scrollIntoView({ block: "center" });
   });
 
-  return { relabel, status, source, mine, typed, language: () => language };
+  return { relabel, status, source, mine, language: () => language };
 })());
