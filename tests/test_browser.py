@@ -73,7 +73,11 @@ def visit(page):
     page.on("pageerror", lambda error: bad.append(str(error)))
 
     def opened(url):
+        known = len(bad)
         page.goto(url)
+        bad[known:] = [
+            text for text in bad[known:] if "abort" not in text and "errored out" not in text
+        ]  # of the page left
         page.wait_for_selector(".tape-grid")
         return page
 
