@@ -180,6 +180,7 @@ function mountTape(element, source) {
     if (message.final) S.final = true;
     scrub.max = Math.max(0, S.beats.length - 1);
     if (calm.matches) return go(S.beats.length - 1);
+    if (S.at < 0 && S.beats.length) S.at = 0;                   // at once: do not keep a new reader waiting
     render();
     run();
   }
@@ -266,7 +267,7 @@ function mountTape(element, source) {
   /** How long the present beat stays on screen: recorded time, or slow motion that quickens after the first rounds. */
   function wait() {
     if (S.at < 0) return 0;
-    if (S.at === 0) return Math.min(S.beats[0].ms, PACE.draft);   // do not keep a new reader waiting
+    if (S.at === 0) return Math.min(S.beats[0].ms, PACE.draft / 2);
     const here = S.beats[S.at], turn = here.kind === "final";
     if (S.slow && calm.matches) return turn ? PACE.rest : 0;
     if (S.slow) return (PACE[here.kind] + (turn ? PACE.rest : 0)) * (here.round < 3 ? 1 : here.round < 8 ? 0.6 : 0.4);

@@ -27,17 +27,18 @@ from engine.methods import Target, build_drafter
 from engine.run import encode, run
 from engine.types import Sampling
 
-CHAT = "Explain in a few sentences why the sky is blue during the day and red in the evening."
-COPY = """Copy this table exactly, line by line, without any change:
-
-| city | country | population | river |
-|---|---|---|---|
-| Vienna | Austria | 2005760 | Danube |
-| Budapest | Hungary | 1686222 | Danube |
-| Cologne | Germany | 1087353 | Rhine |
-| Prague | Czechia | 1384732 | Vltava |
-| Lyon | France | 522250 | Rhone |
-| Seville | Spain | 684025 | Guadalquivir |"""
+Prompt = tuple[str, bool]  # the text, and whether it is continued as it stands instead of answered
+CHAT = "Explain in a few sentences why the sky is blue during the day and red in the evening.", False
+TABLE = """| city | country | river |
+|---|---|---|
+| Vienna | Austria | Danube |
+| Budapest | Hungary | Danube |
+| Cologne | Germany | Rhine |
+| Prague | Czechia | Vltava |
+| Lyon | France | Rhone |
+| Seville | Spain | Guadalquivir |
+"""
+COPY = f"{TABLE}\nThe same table again:\n\n" + TABLE[: TABLE.index(" Austria")], True
 
 
 def paired(sides: dict[str, Callable[[], float]], pairs: int) -> dict[str, list[float]]:
@@ -70,24 +71,24 @@ class Bench:
         self.target, self.pairs, self.tokens = target, pairs, tokens
         self.sampling = Sampling(max_new=tokens)  # greedy, no stop token: both sides write the same number of tokens
 
-    def ours(self, method: str, prompt: str, k: int | None = None) -> list:
+    def ours(self, method: str, prompt: Prompt, k: int | None = None) -> list:
         """Steps of one run, without a trace."""
         drafter, _, _ = build_drafter(self.target, method, k)
         engine = Engine(self.target.lm, drafter, vocabulary=self.target.loaded.vocabulary)
-        return list(engine.generate(encode(self.target.loaded, prompt), self.sampling))
+        return list(engine.generate(encode(self.target.loaded, *prompt), self.sampling))
 
-    def stock(self, prompt: str, **options) -> None:
+    def stock(self, prompt: Prompt, **options) -> None:
         """transformers' own generate on the same weights, with its own attention and cache."""
         model = self.target.loaded.model
         model.set_attn_implementation("sdpa")
-        ids = torch.tensor([encode(self.target.loaded, prompt)], device=model.device)
+        ids = torch.tensor([encode(self.target.loaded, *prompt)], device=model.device)
         budget = {"max_new_tokens": self.tokens, "min_new_tokens": self.tokens}
         began = time.perf_counter()
         model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, pad_token_id=0, **budget, **options)
         self.stock_seconds = time.perf_counter() - began
         model.set_attn_implementation("slab")
 
-    def _stock_timed(self, prompt: str) -> float:
+    def _stock_timed(self, prompt: Prompt) -> float:
         self.stock(prompt)
         return self.stock_seconds
 
@@ -96,7 +97,7 @@ class Bench:
         seconds = paired(sides, self.pairs)
         return {"plain / transformers.generate": ratio(seconds, "generate", "plain")} | self._speeds(seconds)
 
-    def method_against_plain(self, method: str, prompt: str, k: int | None = None) -> dict:
+    def method_against_plain(self, method: str, prompt: Prompt, k: int | None = None) -> dict:
         sides = {
             "plain": lambda: timed(lambda: self.ours("plain", prompt)),
             method: lambda: timed(lambda: self.ours(method, prompt, k)),
@@ -111,7 +112,7 @@ class Bench:
     def _speeds(self, seconds: dict[str, list[float]]) -> dict[str, float]:
         return {f"{name} tok/s": self.tokens / statistics.median(each) for name, each in seconds.items()}
 
-    def overhead(self, method: str, prompt: str) -> float:
+    def overhead(self, method: str, prompt: Prompt) -> float:
         """Share of a run's wall time that is spent outside target and draft passes."""
         shares = []
         for _ in range(self.pairs):
@@ -122,12 +123,12 @@ class Bench:
             shares.append((wall - inside) / wall)
         return statistics.median(shares)
 
-    def trace_cost(self, method: str, prompt: str) -> float:
+    def trace_cost(self, method: str, prompt: Prompt) -> float:
         """Wall time of a run that writes a trace file over one that does not, minus 1."""
         with tempfile.TemporaryDirectory() as folder:
 
             def traced():
-                records = run(self.target, prompt, method, self.sampling, ignore_eos=True)
+                records = run(self.target, prompt[0], method, self.sampling, raw=prompt[1], ignore_eos=True)
                 list(trace.write(Path(folder) / "run.jsonl", records))
 
             seconds = paired(

@@ -39,22 +39,22 @@ class SlabCache:
         self.extent = max(self._starts) + width
         while self.slots < self.extent:
             self.slots *= 2
-        first = rows[0]
-        self._rows = slice(first, first + len(rows)) if rows == list(range(first, first + len(rows))) else rows
-        self._level = len(set(self._starts)) == 1
+        self._rows = rows
+        self._adjacent = rows == list(range(rows[0], rows[0] + len(rows)))
+        self._level = self._adjacent and len(set(self._starts)) == 1
         self._where: tuple | None = None
         return self.extent
 
     def update(self, keys: Tensor, values: Tensor, layer: int, *_, **__) -> tuple[Tensor, Tensor]:
         """Write keys, values [batch, heads, width, dim] to the aimed slots; return all that may be attended to."""
-        pair = self._layer(layer, keys, values)
-        rows, out = self._rows, []
-        for slab, new in zip(pair, (keys, values), strict=True):
-            if self._level and isinstance(rows, slice):
-                slab[rows, :, self._starts[0] : self._starts[0] + self._width] = new
+        first, out = self._rows[0], []
+        for slab, new in zip(self._layer(layer, keys, values), (keys, values), strict=True):
+            if self._level:
+                slab.narrow(0, first, len(new)).narrow(2, self._starts[0], self._width).copy_(new)
             else:
                 slab[self._indices(slab.device)] = new.transpose(1, 2)
-            out.append(slab[rows, :, : self.extent])
+            reach = slab.narrow(2, 0, self.extent)
+            out.append(reach.narrow(0, first, len(new)) if self._adjacent else reach[self._rows])
         return out[0], out[1]
 
     @torch.inference_mode()
@@ -71,10 +71,6 @@ class SlabCache:
     def get_seq_length(self, layer: int = 0) -> int:
         return max(self.length)
 
-    def bytes_per_slot(self) -> int:
-        """Memory of one token in one row, all layers; 0 before the first forward."""
-        return sum(s.shape[1] * s.shape[3] * s.element_size() for pair in self.layers.values() for s in pair)
-
     def _layer(self, layer: int, keys: Tensor, values: Tensor) -> list[Tensor]:
         pair = self.layers.get(layer)
         if pair is None or pair[0].shape[2] < self.slots:
@@ -86,7 +82,6 @@ class SlabCache:
 
     def _indices(self, device: torch.device) -> tuple:
         if self._where is None:
-            rows = range(self._rows.start, self._rows.stop) if isinstance(self._rows, slice) else self._rows
             slots = torch.tensor(self._starts, device=device)[:, None] + torch.arange(self._width, device=device)
-            self._where = (torch.tensor(list(rows), device=device)[:, None], slice(None), slots)
+            self._where = (torch.tensor(self._rows, device=device)[:, None], slice(None), slots)
         return self._where
