@@ -497,8 +497,9 @@ function mountTape(element, source) {
     badge.className = "tape-badge is-" + header.badge;
     write(badge, "badge_" + header.badge, { machine: header.machine ?? "?", date: (header.started ?? "").slice(0, 10) });
     const { target, draft } = header.models, { sampling } = header;
-    const facts = [say("method_name_" + header.method) ?? header.method, target.name, draft?.name, target.dtype, target.device,
-      "k " + (header.knobs?.k ?? 0), "T " + sampling.temperature, say("seed") + " " + (header.seed ?? sampling.seed),
+    const knobs = Object.entries(header.knobs ?? {}).map(([name, value]) => name + " " + value);
+    const facts = [say("method_name_" + header.method) ?? header.method, target.name, target.weights, draft?.weights,
+      target.dtype, target.device, ...knobs, "T " + sampling.temperature, say("seed") + " " + (header.seed ?? sampling.seed),
       say("rule_name_" + header.rule) ?? header.rule, say(header.lossless ? "lossless" : "lossy")];
     about.replaceChildren(...facts.filter(Boolean).map(fact => make("span", {}, String(fact))));
     asked.replaceChildren(make("b", {}, say("asked")), " ", make("bdi", {}, header.prompt?.text ?? ""));

@@ -73,7 +73,7 @@ class Bench:
 
     def ours(self, method: str, prompt: Prompt, k: int | None = None) -> list:
         """Steps of one run, without a trace."""
-        drafter, _, _ = build_drafter(self.target, method, k)
+        drafter, _, _ = build_drafter(self.target, method, k=k)
         engine = Engine(self.target.lm, drafter, vocabulary=self.target.loaded.vocabulary)
         return list(engine.generate(encode(self.target.loaded, *prompt), self.sampling))
 

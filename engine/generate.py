@@ -16,6 +16,8 @@ from engine import trace
 from engine.types import Sampling
 
 INK = {"draft": "34;4", "correction": "1", "bonus": "1", "plain": "0", "rejected": "33;9", "not_reached": "2"}
+MARK = {"kept": ("✓", "draft"), "rejected": ("✗", "rejected"), "not_reached": ("○", "not_reached")}
+WORD = {"correction": "↩ fixed", "bonus": "★ bonus", "plain": "plain"}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -36,6 +38,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     source.add_argument("--prompt-file", type=Path, help="a file that holds it")
     parser.add_argument("--raw", action="store_true", help="continue the text as it stands, without the chat template")
     parser.add_argument("--k", type=int, help="drafted tokens a round")
+    parser.add_argument("--n", type=int, help="longest match, for --method ngram")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 = greedy")
     parser.add_argument("--top-k", type=int, default=0, help="0 = off")
     parser.add_argument("--top-p", type=float, default=1.0, help="1 = off")
@@ -60,6 +63,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     args = _arguments(argv)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character shows a mark, not a traceback
     try:
         prompt = args.prompt if args.prompt is not None else args.prompt_file.read_text(encoding="utf-8")
         sampling = Sampling(
@@ -73,10 +78,10 @@ def main(argv: list[str] | None = None) -> int:
 
         if args.rule not in RULES:
             raise ValueError(f"rule is {args.rule!r}: choose one of {', '.join(RULES)}")
-        settle(args.method, args.k, args.draft)
+        settle(args.method, args.draft, k=args.k, n=args.n)
         target = Target(load_model(args.target, dtype=args.dtype, device=args.device, progress=_progress))
         records = run(
-            target, prompt, args.method, sampling, k=args.k, rule=args.rule, draft=args.draft, raw=args.raw,
+            target, prompt, args.method, sampling, k=args.k, n=args.n, rule=args.rule, draft=args.draft, raw=args.raw,
             ignore_eos=args.ignore_eos, baseline=args.baseline,
         )  # fmt: skip
         if args.trace:
@@ -157,14 +162,15 @@ def _line(record: dict, vocabulary, colour: bool) -> str:
     """One round in one line: kept, rejected and not reached drafts, then what the target wrote."""
     words = []
     for draft, check in zip(record["draft"], record["verify"], strict=True):
-        mark, ink = {"kept": ("+", "draft"), "rejected": ("x", "rejected"), "not_reached": ("o", "not_reached")}[
-            check["verdict"]
-        ]
+        mark, ink = MARK[check["verdict"]]
         words.append(_paint(mark + _visible(vocabulary.piece(draft["token_id"])), ink, colour))
     for token in record["emit"]:
         if token["maker"] != "draft":
-            word = {"correction": "fixed", "bonus": "bonus", "plain": "plain"}[token["maker"]]
-            words.append(_paint(f"{word}:{_visible(vocabulary.piece(token['token_id']))}", token["maker"], colour))
+            words.append(
+                _paint(
+                    f"{WORD[token['maker']]}:{_visible(vocabulary.piece(token['token_id']))}", token["maker"], colour
+                )
+            )
     spent = sum(record[f"t_{phase}"] for phase in ("draft", "target", "verify", "other"))
     return f"{record['i']:4d} {spent:7.1f} ms  " + "  ".join(words)
 

@@ -58,43 +58,48 @@ class Target:
 
 @dataclass(frozen=True)
 class Method:
-    """build(target, k, draft) -> the drafter, and the draft model it runs (None without one)."""
+    """knobs: name -> usual value. build(target, draft, **knobs) -> the drafter, and the draft model it runs (or None)."""
 
-    k: int  # drafted tokens a round unless told otherwise; 0 = the method drafts nothing
-    build: Callable[[Target, int, str | None], tuple[Drafter, Loaded | None]]
+    knobs: dict[str, int]
+    build: Callable[..., tuple[Drafter, Loaded | None]]
 
 
-def _plain(target: Target, k: int, draft: str | None):
+def _plain(target: Target, draft: str | None):
     return NoDraft(), None
 
 
-def _ngram(target: Target, k: int, draft: str | None):
-    return NgramDrafter(k, device=target.lm.device), None
+def _ngram(target: Target, draft: str | None, k: int, n: int):
+    return NgramDrafter(k, n, device=target.lm.device), None
 
 
-def _lm(target: Target, k: int, draft: str | None):
+def _lm(target: Target, draft: str | None, k: int):
     lm, loaded = target.draft(draft)
     return ModelDrafter(lm, k, target.loaded.vocabulary.size), loaded
 
 
-MOST = 64  # drafted tokens a round
-METHODS = {"plain": Method(0, _plain), "ngram": Method(8, _ngram), "lm": Method(3, _lm)}
+METHODS = {"plain": Method({}, _plain), "ngram": Method({"k": 8, "n": 4}, _ngram), "lm": Method({"k": 3}, _lm)}
+KNOBS = {"k": (1, 64), "n": (1, 16)}  # drafted tokens a round; longest match of an n-gram: least and most
 
 
-def settle(method: str, k: int | None = None, draft: str | None = None) -> int:
-    """The k in force. ValueError for a method or k that does not exist, or a draft model where none is used."""
+def settle(method: str, draft: str | None = None, **given: int | None) -> dict[str, int]:
+    """The knobs in force; None stands for the usual value. ValueError for what does not exist or is not used."""
     if method not in METHODS:
         raise ValueError(f"method is {method!r}: choose one of {', '.join(METHODS)}")
     if draft is not None and method != "lm":
         raise ValueError(f"a draft model is for method lm; {method} runs without one")
-    if k is not None and (not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= MOST):
-        raise ValueError(f"k is {k!r}: give a whole number from 1 to {MOST}")
-    usual = METHODS[method].k
-    return usual if usual == 0 or k is None else k
+    usual = METHODS[method].knobs
+    chosen = {name: value for name, value in given.items() if value is not None}
+    for name, value in chosen.items():
+        least, most = KNOBS[name]
+        if name not in usual:
+            raise ValueError(f"{name} is {value!r}, but {method} has no {name}: leave it out")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise ValueError(f"{name} is {value!r}: give a whole number from {least} to {most}")
+    return usual | chosen
 
 
-def build_drafter(target: Target, method: str, k: int | None = None, draft: str | None = None):
-    """(drafter, loaded draft model or None, k in force); raises what `settle` raises, and Unavailable."""
-    k = settle(method, k, draft)
-    drafter, loaded = METHODS[method].build(target, k, draft)
-    return drafter, loaded, k
+def build_drafter(target: Target, method: str, draft: str | None = None, **knobs: int | None):
+    """(drafter, loaded draft model or None, knobs in force); raises what `settle` raises, and Unavailable."""
+    settled = settle(method, draft, **knobs)
+    drafter, loaded = METHODS[method].build(target, draft, **settled)
+    return drafter, loaded, settled

@@ -36,20 +36,21 @@ def run(
     method: str = "plain",
     sampling: Sampling | None = None,
     *,
-    k: int | None = None,
     rule: str = "exact",
     draft: str | None = None,
     raw: bool = False,
     ignore_eos: bool = False,
     baseline: int = 0,
+    **knobs: int | None,
 ) -> Iterator[dict]:
     """Yields records of the schema in engine/trace.py; while a long prompt is read also {"type": "reading", "done", "total"}.
 
-    baseline: how many tokens of plain decoding to time after the run, on the same prompt (0 = none). Closing the iterator
-    stops the engine. Settings that cannot be honoured raise ValueError before anything runs.
+    knobs: those of the method (k, n), see METHODS. baseline: how many tokens of plain decoding to time after the run, on the
+    same prompt (0 = none). Closing the iterator stops the engine. Settings that cannot be honoured raise ValueError before
+    anything runs.
     """
     loaded = target.loaded
-    drafter, draft_model, k = build_drafter(target, method, k, draft)
+    drafter, draft_model, knobs = build_drafter(target, method, draft, **knobs)
     sampling = sampling or Sampling()
     if not ignore_eos:
         sampling = replace(sampling, stop=sampling.stop | end_ids(loaded))
@@ -58,7 +59,7 @@ def run(
     sequence = engine.submit(ids, sampling)
     head = trace.header(
         method=method,
-        knobs={"k": k} if k else {},
+        knobs=knobs,
         rule=rule,
         lossless=RULES[rule].lossless,
         models={"target": _card(loaded), "draft": draft_model and _card(draft_model)},

@@ -83,6 +83,7 @@ def test_e64_every_flag_reaches_the_engine(call, models_):
         "drafted"
     ] > 0
     assert ask(call, "--method", "ngram", "--rule", "typical")["lossless"] is False
+    assert ask(call, "--method", "ngram", "--n", "1")["ids"] == ask(call)["ids"]
     text = ask(call)["text"]
     stopped = ask(call, "--stop", "zzzz", text[4:6])
     assert stopped["done"] == "stop_string" and stopped["text"] == text[: text.index(text[4:6]) + 2]
@@ -128,6 +129,8 @@ BAD = {
     "k of zero": (["--method", "ngram", "--k", "0"], "from 1 to 64"),
     "k of a million": (["--method", "ngram", "--k", "1000000"], "from 1 to 64"),
     "k of 2.5": (["--k", "2.5"], "invalid int"),
+    "k for plain": (["--k", "4"], "plain has no k"),
+    "n for lm": (["--method", "lm", "--n", "4"], "lm has no n"),
     "negative temperature": (["--temperature", "-1"], "from 0 to 100"),
     "temperature of nan": (["--temperature", "nan"], "from 0 to 100"),
     "no tokens": (["--max-new", "0"], "1 or more|from 1"),
