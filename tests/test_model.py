@@ -146,5 +146,5 @@ def test_attention_with_extras_is_refused_not_ignored(name):
         num_key_value_heads=2, head_dim=8, num_local_experts=2, num_experts_per_tok=1, attn_logit_softcapping=5.0,
     )  # fmt: skip
     lm = LM(getattr(transformers, f"{name}ForCausalLM")(config))
-    with pytest.raises(NotImplementedError, match="softcap|s_aux"):
+    with pytest.raises(ValueError, match="softcap|s_aux"):
         lm.forward([lm.cache.acquire()], [torch.tensor(PROMPT)])
