@@ -87,7 +87,9 @@ def test_e24_in_bfloat16_every_token_is_plains_choice_or_a_near_tie():
             target.lm.forward([row], [torch.tensor(ids, device=target.lm.device)], read="none")
             target.lm.cache.commit(row, list(range(len(ids) - 1)))
             for before, token in zip([ids[-1], *out], out, strict=False):
-                logits = target.lm.forward([row], [torch.tensor([before], device=target.lm.device)]).logits[0, 0].float()
+                logits = (
+                    target.lm.forward([row], [torch.tensor([before], device=target.lm.device)]).logits[0, 0].float()
+                )
                 target.lm.cache.commit(row, [0])
                 gaps.append(float(logits.max() - logits[token]))
             target.lm.cache.release(row)
