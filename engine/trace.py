@@ -176,7 +176,7 @@ def _guesses(proposal: Proposal, tokens: list[int]) -> list[dict]:
         warped = proposal.logits if proposal.q is None else proposal.q
         drafter = _Opinions(proposal.logits, warped, nodes, proposal.tokens)
         told = [drafter.of(node, node, "q") for node in nodes]
-    if proposal.q is None:  # a point mass
+    if proposal.q is None or proposal.logits is None:  # a point mass
         told = [
             t | {"q_tok": 1.0, "q_top": [[token, 1.0]], "q_rest": 0.0} for t, token in zip(told, tokens, strict=True)
         ]

@@ -209,12 +209,7 @@ class BlockDrafter:
     """
 
     def __init__(
-        self,
-        net: Backbone,
-        target: LM,
-        k: int | None = None,
-        threshold: float = 0.0,
-        vocabulary: int | None = None,
+        self, net: Backbone, target: LM, k: int | None = None, threshold: float = 0.0, vocabulary: int | None = None
     ):
         most = net.config.drafts
         if k is not None and not 1 <= k <= most:
@@ -253,7 +248,7 @@ class BlockDrafter:
 
     def likeliest(self, logits: Tensor) -> Tensor:
         """Probability of the likeliest token, [..., vocab] -> [...]: a confidence that looks at no draw."""
-        return (logits.amax(-1) - logits.logsumexp(-1)).exp()
+        return (logits.amax(-1).float() - logits.float().logsumexp(-1)).exp()
 
     def anchors(self, sequences: list[Sequence]) -> Tensor:
         """Last committed tokens, [batch]."""

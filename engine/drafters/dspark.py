@@ -162,7 +162,7 @@ class DSparkDrafter(BlockDrafter):
                 logits = logits + bias[..., : self.vocabulary]
             sure = self.likeliest(logits)
             if self.confidence:  # asked before the draw, of the token before
-                sure = self.net.confidence(hidden[:, i], before).sigmoid()
+                sure = self.net.confidence(hidden[:, i], before).float().sigmoid()
             q = torch.stack([warp(row, s.sampling) for row, s in zip(logits, sequences, strict=True)])
             before = draw(q, u[:, i])
             places.append({"tokens": before, "q": q, "logits": logits, "confidence": sure})
