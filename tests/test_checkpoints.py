@@ -219,7 +219,7 @@ def test_weights_refuse_a_target_they_were_not_trained_for_unless_told_to(tmp_pa
 # ---- storage
 
 
-def test_eight_bits_cost_half_a_step_of_a_row_and_two_thirds_of_a_percent():
+def test_eight_bits_cost_half_a_step_of_a_row_and_three_quarters_of_a_percent():
     state = net(DSpark, anchor_guesses=True, markov_rank=6).state_dict()
     kept = unpack(pack(state))
     for name, tensor in state.items():
@@ -230,7 +230,7 @@ def test_eight_bits_cost_half_a_step_of_a_row_and_two_thirds_of_a_percent():
             assert torch.equal(kept[name], tensor)
     matrix = torch.randn(64, 576, generator=torch.Generator().manual_seed(0))
     lost = (unpack(pack({"w": matrix}))["w"] - matrix).norm() / matrix.norm()
-    assert 0.006 < float(lost) < 0.009
+    assert 0.007 < float(lost) < 0.008
     assert torch.equal(unpack(pack({"w": torch.zeros(3, 4)}))["w"], torch.zeros(3, 4))
 
 

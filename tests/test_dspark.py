@@ -6,7 +6,7 @@ import golden
 import pytest
 import torch
 from safetensors.torch import load_file
-from toys import DEVICE, PROMPT, argmax_oracle, block_net, dspark, tiny
+from toys import DEVICE, PROMPT, argmax_oracle, block_net, dflash, dspark, tiny
 
 from engine import LM, Engine, Sampling
 from engine.checkpoints import deepspec
@@ -228,7 +228,7 @@ def test_confidence_is_known_before_its_token_is_drawn():
     for seed in range(12):
         drafter = dspark(1, 4, 11)
         target = LM(tiny())
-        sequence = Engine(target, drafter).submit(PROMPT, Sampling(temperature=1.0, seed=seed))
+        sequence = Engine(target, drafter).submit(PROMPT, Sampling(temperature=3.0, seed=seed))
         sequence.row = 0
         features = target.forward([0], [torch.tensor(PROMPT[:-1], device=DEVICE)], taps=(0, 1)).features[0]
         drafter.observe([sequence], [features])
@@ -250,3 +250,15 @@ def test_impossible_heads_are_refused():
         block_net(DSpark, markov_kind="lstm")
     with pytest.raises(ValueError, match="markov_rank is 0"):
         block_net(DSpark, markov_rank=0)
+
+
+@pytest.mark.parametrize("build", [dspark, lambda *a, **kw: dflash(*a, sampled=True, **kw)])
+def test_e38_padded_ids_are_not_drafted_however_hot(build):
+    class Ten:
+        size = 10
+
+    for seed in range(5):
+        e = Engine(LM(tiny()), build(1, 4, 11, vocabulary=10), vocabulary=Ten())
+        steps = list(e.generate(PROMPT, Sampling(temperature=100.0, max_new=20, seed=seed)))
+        assert 10 not in steps[-1].sequence.output
+        assert all(s.proposal.q.shape[-1] == 10 for s in steps if len(s.proposal))

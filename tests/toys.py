@@ -119,7 +119,7 @@ def dspark(rows, k, vocab, markov_kind="vanilla", **rest):
     net = block_net(DSpark, vocab=vocab, block=k, anchor_guesses=True, markov_rank=vocab, markov_kind=markov_kind)
     target = tiny(0, vocab)
     with torch.inference_mode():
-        after = target(torch.tensor([[*PROMPT, x % vocab] for x in range(vocab)], device=DEVICE)).logits[:, -1]
+        after = target(torch.tensor([[*PROMPT, x] for x in range(vocab)], device=DEVICE)).logits[:, -1]
         net.markov_head.markov_w1.weight.copy_(torch.eye(vocab))
         net.markov_head.markov_w2.weight.copy_(2 * after.T)
         net.norm.weight.mul_(0.3)  # the backbone knows nothing
