@@ -110,7 +110,8 @@ class Engine:
             for s, chunk in zip(batch, chunks, strict=True):
                 self.target.cache.commit(s.row, list(range(len(chunk))))
             taken = range(len(batch))
-            self.drafter.observe(batch, [out.seen(b, slice(len(chunks[b]))) for b in taken])
+            with clock.phase("draft"):
+                self.drafter.observe(batch, [out.seen(b, slice(len(chunks[b]))) for b in taken])
             ended = [b for b in taken if starts[b] + len(chunks[b]) == goals[b]]
             with clock.phase("verify"):
                 nothing = chain([], self.target.device)
@@ -155,7 +156,8 @@ class Engine:
                 self.target.cache.commit(step.sequence.row, kept)
                 assert self.target.cache.length[step.sequence.row] == len(step.sequence.tokens) - 1
                 features.append(out.seen(b, kept))
-            self.drafter.observe(batch, features)
+            with clock.phase("draft"):
+                self.drafter.observe(batch, features)
             self._retire(batch)
         return [replace(step, seconds=clock.seconds) for step in steps]
 

@@ -28,8 +28,8 @@ class Sight:
     """
 
     visible: Tensor | None
-    positions: Tensor
-    key_positions: Tensor | None
+    positions: Tensor | None = None
+    key_positions: Tensor | None = None
     _made: dict = field(default_factory=dict)
 
     def mask(self, group: int, window: int | None, device: torch.device) -> Tensor | None:

@@ -11,6 +11,7 @@ Conventions
 - `*_top` are [[id, probability], ...] in falling order, `*_rest` is the mass of everything else; together they sum to 1.
 - p is the target's, q the drafter's distribution after temperature, top-k, top-p and min-p: what decides.
   `p_own_*` and `q_own_*` are the models' own softmax at temperature 1: what they think. A point mass has q_tok 1.
+- `q_base_*` is the drafter's own softmax before its Markov head, `bias` what that head added to the token's logit.
 
 header  {"type": "run", "schema": 1, "id", "method", "knobs": {"k": 4, ...}, "rule", "lossless",
          "models": {"target": {"name", "weights", "hash", "parameters", "dtype", "device"}, "draft": {same} | null},
@@ -20,7 +21,8 @@ header  {"type": "run", "schema": 1, "id", "method", "knobs": {"k": 4, ...}, "ru
 round   {"type": "round", "i", "prefix_len", "t0", "t_draft", "t_target", "t_verify", "t_other",
          "rows": rows that the target computed,
          "draft":  [{"slot", "parent": slot | null, "pass", "token_id", "depth": 1.., "q_tok", "q_top", "q_rest",
-                     "q_own_tok", "q_own_top", "q_own_rest", "q_rank", "source": [from, to] | absent, "confidence" | absent}],
+                     "q_own_tok", "q_own_top", "q_own_rest", "q_rank", "source": [from, to] | absent, "confidence" | absent,
+                     "q_base_top" | absent, "q_base_rest" | absent, "bias" | absent}],
          "verify": [{"slot", "p_tok", "p_top", "p_rest", "p_own_tok", "p_own_top", "p_own_rest", "p_rank", "p_entropy",
                      "p_gap": logit gap of the target's two best, "ratio": chance of acceptance, "u": number | null,
                      "verdict": "kept" | "rejected" | "not_reached"}],
@@ -31,7 +33,7 @@ round   {"type": "round", "i", "prefix_len", "t0", "t_draft", "t_target", "t_ver
          "counts": {"rounds", "passes", "tokens", "drafted", "tested", "accepted", "offered": [...], "reached": [...],
                     "kept": [...]}: running totals after this round; lists by position (index 0 = first drafted token),
          "done": null | "stop" | "stop_string" | "length",
-         "note": null | why nothing was drafted: "no_match" | "draft_context" | "last_token"}
+         "note": null | why nothing was drafted: "no_match" | "draft_context" | "last_token" | "low_confidence"}
 end     {"type": "end", "done", "hash": of ids, trees and verdicts, "seconds": {"draft", "target", "verify", "other"},
          "decoding": {"tokens", "seconds", "tokens_per_second"}: after the prompt was read,
          "plain": {same} | null: plain decoding of the same prompt, measured right after the run}
@@ -55,7 +57,7 @@ from engine import metrics
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from engine.types import Step
+    from engine.types import Proposal, Step
     from engine.vocabulary import Vocabulary
 
 SCHEMA = 1
@@ -91,9 +93,7 @@ def describe(step: Step, vocabulary: Vocabulary, before: dict | None = None) -> 
     """One engine Step as a round record; `before` is the record of the round before it (None for the first)."""
     proposal, tokens, parents = step.proposal, step.proposal.tokens.tolist(), step.proposal.parents.tolist()
     target = _Opinions(step.logits, step.p, proposal.parents + 1, proposal.tokens)
-    drafter = None
-    if proposal.logits is not None:
-        drafter = _Opinions(proposal.logits, proposal.q, list(range(len(proposal))), proposal.tokens)
+    guesses = _guesses(proposal, tokens)
     trials = {trial.node: trial for trial in step.verdict.trials}
     depth: list[int] = []
     draft, verify = [], []
@@ -101,7 +101,7 @@ def describe(step: Step, vocabulary: Vocabulary, before: dict | None = None) -> 
         depth.append(1 if parent < 0 else depth[parent] + 1)
         place = {"slot": node, "parent": None if parent < 0 else parent}
         story = proposal.story[node] if proposal.story else {}
-        draft.append({**place, "token_id": token, "depth": depth[node], **_guess(drafter, node, token), **story})
+        draft.append({**place, "token_id": token, "depth": depth[node], **guesses[node], **story})
         judged = target.of(node, parent + 1, "p")
         q, trial = draft[node]["q_tok"], trials.get(node)
         chance = trial.chance if trial else min(1.0, judged["p_tok"] / q) if q else 0.0
@@ -168,10 +168,28 @@ class _Opinions:
         }
 
 
-def _guess(drafter: _Opinions | None, node: int, token: int) -> dict:
-    if drafter is None:  # a point mass: the drafter named a token and gave no odds
-        return {"q_tok": 1.0, "q_top": [[token, 1.0]], "q_rest": 0.0}
-    return drafter.of(node, node, "q")
+def _guesses(proposal: Proposal, tokens: list[int]) -> list[dict]:
+    """Per node, what the drafter thought of its token."""
+    nodes = list(range(len(tokens)))
+    told: list[dict] = [{} for _ in nodes]
+    if proposal.logits is not None:
+        warped = proposal.logits if proposal.q is None else proposal.q
+        drafter = _Opinions(proposal.logits, warped, nodes, proposal.tokens)
+        told = [drafter.of(node, node, "q") for node in nodes]
+    if proposal.q is None or proposal.logits is None:  # a point mass
+        told = [
+            t | {"q_tok": 1.0, "q_top": [[token, 1.0]], "q_rest": 0.0} for t, token in zip(told, tokens, strict=True)
+        ]
+    if proposal.confidence is not None:
+        for node, confidence in zip(told, proposal.confidence.tolist(), strict=True):
+            node["confidence"] = _short(confidence)
+    if proposal.base is not None:
+        before = _Opinions(proposal.base, proposal.base, nodes, proposal.tokens)
+        bias = (proposal.logits - proposal.base)[nodes, proposal.tokens].tolist()
+        for i, node in enumerate(told):
+            own = zip(before.ids[i], before.own_top[i], strict=True)
+            node |= {**_listed("q_base", own), "bias": _short(bias[i])}
+    return told
 
 
 def _emitted(step: Step) -> list[dict]:

@@ -82,7 +82,9 @@ class Proposal:
     """A token tree that hangs off the anchor: a chain, a block, a real tree, or nothing.
 
     tokens, parents: [n] long, parents before children, -1 = the anchor. q: [n, vocab], the law each node was drawn from
-    given its elder siblings, or None where the drafter did not draw (a point mass). logits: [n, vocab], the drafter's own.
+    given its elder siblings, or None where the drafter did not draw (a point mass). logits: [n, vocab], the drafter's own;
+    base: what they were before a sequential head corrected them. confidence: [n], the drafter's estimate, made before the
+    node was drawn, of its chance of acceptance given that the nodes before it were accepted.
     story: per node, whatever the trace should tell about it ("pass", "source", ...).
     """
 
@@ -90,9 +92,10 @@ class Proposal:
     parents: Tensor
     q: Tensor | None = None
     logits: Tensor | None = None
-    confidence: list[float] | None = None
+    base: Tensor | None = None
+    confidence: Tensor | None = None
     story: list[dict[str, Any]] = field(default_factory=list)
-    note: str = ""  # why nothing was drafted: "no_match", "draft_context", "last_token"
+    note: str = ""  # why nothing was drafted: "no_match", "draft_context", "last_token", "low_confidence"
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -41,7 +41,7 @@ def test_e26_prompts_cut_in_chunks_give_the_same_first_token(length, monkeypatch
     monkeypatch.setattr("engine.engine.PREFILL", 64)
     model = lambda: tiny(max_position_embeddings=512)  # noqa: E731
     prompt = [(7 * i) % 11 for i in range(length)]
-    for name in ("plain", "lm"):
+    for name in ("plain", "lm", "dspark"):
         e = build(name, model=model())
         steps = list(e.generate(prompt, Sampling(max_new=4)))
         assert steps[-1].sequence.output == argmax_oracle(4, prompt, model())
@@ -71,7 +71,7 @@ def test_a_drafter_that_is_always_wrong_costs_rounds_but_no_token():
     assert [t for s in steps for t in s.tokens] == argmax_oracle(12) and len(steps) == 12
 
 
-@pytest.mark.parametrize("name", ["ngram", "lm", "self", "tree"])
+@pytest.mark.parametrize("name", ["ngram", "lm", "self", "tree", "dflash", "dspark"])
 @pytest.mark.parametrize("max_new", range(1, 8))
 def test_e61_the_budget_is_met_exactly_and_nothing_is_drafted_beyond_it(name, max_new):
     out, steps, _ = run(name, max_new=max_new)
@@ -185,7 +185,7 @@ def test_e22_a_seed_repeats_a_run_whatever_ran_before(name):
     assert torch.equal(state, torch.random.get_rng_state())
 
 
-@pytest.mark.parametrize("name", ["ngram", "lm", "tree"])
+@pytest.mark.parametrize("name", ["ngram", "lm", "tree", "dflash", "dspark short"])
 def test_match_writes_what_plain_decoding_writes_with_the_same_seed(name):
     for seed in range(3):
         settings = dict(temperature=1.0, top_p=0.9, seed=seed, max_new=24)

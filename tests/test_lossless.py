@@ -5,11 +5,12 @@ these do not), and every wrong rule must fail by far (p < 1e-6): a test that can
 """
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import pytest
 import torch
-from toys import PROMPT, TreeDrafter, chi_square_p, exact_joint, run_all, tiny
+from toys import PROMPT, TreeDrafter, chi_square_p, dspark, exact_joint, run_all, tiny
 from toys import engine as build
 
 import engine.engine
@@ -41,12 +42,15 @@ def p_value(name, rule="exact", setting="T=1", k=2, look=ALL, n=N, prepare=lambd
     return chi_square_p(Counter(tuple(out[slice(*look)]) for out in run_all(e, requests)), law(setting, look), n)
 
 
-@pytest.mark.parametrize("name", ["plain", "ngram", "lm", "self", "tree", "siblings"])
+BLOCKS = ["dflash", "dflash sampled", "dspark", "dspark short"]
+
+
+@pytest.mark.parametrize("name", ["plain", "ngram", "lm", "self", "tree", "siblings", *BLOCKS])
 def test_exact_follows_the_targets_law(name):
     assert p_value(name) > 1e-3
 
 
-@pytest.mark.parametrize("name", ["plain", "ngram", "lm", "tree"])
+@pytest.mark.parametrize("name", ["plain", "ngram", "lm", "tree", *BLOCKS])
 def test_exact_follows_it_with_top_p(name):
     assert p_value(name, setting="T=1 top-p") > 1e-3
 
@@ -54,6 +58,25 @@ def test_exact_follows_it_with_top_p(name):
 @pytest.mark.parametrize("name,setting", [("ngram", "T=1"), ("lm", "T=1"), ("lm", "T=1 top-p"), ("tree", "T=1")])
 def test_match_follows_it(name, setting):
     assert p_value(name, "match", setting) > 1e-3
+
+
+def with_dspark(**rest):
+    def prepare(e):
+        e.drafter = dspark(200, 2, VOCAB, **rest)
+
+    return prepare
+
+
+@pytest.mark.parametrize("kind", ["vanilla", "gated", "rnn"])
+@pytest.mark.parametrize("heads", [{}, {"markov": False}, {"confidence": False, "threshold": 0.45}, {"threshold": 0.5}])
+def test_e13_dspark_follows_it_with_any_heads_on_or_off(kind, heads):
+    assert p_value("dspark", prepare=with_dspark(markov_kind=kind, **heads)) > 1e-3
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize("settings", [{"k": 4, "look": LATE}, {"setting": "T=0.4"}, {"rule": "match"}])
+def test_block_drafters_follow_it_in_later_rounds_other_temperatures_and_by_matching(name, settings):
+    assert p_value(name, **settings) > 1e-3
 
 
 def good_tree(e):
@@ -81,20 +104,19 @@ def test_control_lossy_rules_fail(rule):
     assert p_value("lm", rule) < 1e-6
 
 
-class Disguised(ModelDrafter):
-    """Draws honestly, then tells the verifier another token or another q."""
+class Disguised:
+    """Draws honestly, then tells the verifier another token, another q or less than was drawn."""
 
-    def __init__(self, lm, k, lie):
-        super().__init__(lm, k)
-        self.lie = lie
+    def __init__(self, drafter, lie):
+        self.taps, self.observe, self.drafter, self.lie = drafter.taps, drafter.observe, drafter, lie
 
     def propose(self, sequences):
-        return [self.lie(p) if len(p) else p for p in super().propose(sequences)]
+        return [self.lie(p) if len(p) else p for p in self.drafter.propose(sequences)]
 
 
-def lying(lie):
+def lying(lie, build=lambda: ModelDrafter(LM(tiny(1, VOCAB), 200), 1)):
     def prepare(e):
-        e.drafter = Disguised(LM(tiny(1, VOCAB), 200), 1, lie)
+        e.drafter = Disguised(build(), lie)
 
     return prepare
 
@@ -126,6 +148,43 @@ def test_control_skipping_the_compaction_of_a_tree_path_fails(monkeypatch):
 
     monkeypatch.setattr(SlabCache, "commit", forgetful)
     assert p_value("lm", **LONGER[2]) < 1e-6
+
+
+def test_control_a_markov_chain_of_draws_told_as_independent_fails():
+    lie = lying(lambda p: replace(p, q=p.base.softmax(-1)), lambda: dspark(200, 2, VOCAB))
+    assert p_value("dspark", prepare=lie) < 1e-6
+
+
+@torch.inference_mode()
+def torn():
+    """Draws the target's two likeliest tokens with chances 0.55 and 0.45, whatever the text."""
+    drafter = dspark(200, 2, VOCAB)
+    bias = drafter.net.markov_head.markov_w2.weight  # [token, token before]
+    best = bias.topk(2, 0).indices
+    bias.fill_(-40).scatter_(
+        0, best, torch.tensor([0.2, 0.0], dtype=bias.dtype, device=bias.device)[:, None].expand_as(best)
+    )
+    drafter.net.norm.weight.zero_()
+    return drafter
+
+
+def cut(sure):
+    """Ends a proposal before the first node of which sure(proposal) [n] is false."""
+
+    def lie(p):
+        n = int(sure(p).long().cumprod(0).sum())
+        return replace(p, tokens=p.tokens[:n], parents=p.parents[:n], q=p.q[:n])
+
+    return lie
+
+
+def test_a_threshold_on_the_law_before_the_draw_follows_it():
+    assert p_value("dspark", prepare=lying(cut(lambda p: p.q.amax(-1) > 0.5), torn)) > 1e-3
+
+
+def test_control_a_threshold_on_the_drawn_tokens_own_probability_fails():
+    own = lambda p: p.q.gather(1, p.tokens[:, None])[:, 0]  # noqa: E731
+    assert p_value("dspark", prepare=lying(cut(lambda p: own(p) > 0.5), torn)) < 1e-6
 
 
 def test_control_dropping_a_token_for_its_own_value_fails():

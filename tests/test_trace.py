@@ -33,6 +33,7 @@ def records(name="lm", rule="exact", k=4, **sampling):
 
 
 CASES = [("plain", 0.0), ("ngram", 0.0), ("lm", 0.0), ("lm", 1.0), ("self", 1.0), ("tree", 1.0), ("siblings", 1.0)]
+CASES += [("dflash", 1.0), ("dflash sampled", 1.0), ("dspark", 0.0), ("dspark short", 1.0)]
 
 
 @pytest.mark.parametrize("name,temperature", CASES)
@@ -200,3 +201,29 @@ def test_a_drafter_that_emits_a_stop_token_ends_without_a_final_draw():
         assert [v["verdict"] for v in record["verify"]][len(steps[-1].tokens) :] == ["not_reached"] * (
             len(record["verify"]) - len(steps[-1].tokens)
         )
+
+
+def test_a3_a_block_is_one_pass_and_its_heads_are_told():
+    rounds, steps = records("dspark", max_new=40, temperature=1.0)
+    assert any(len(r["draft"]) == 4 for r in rounds)
+    for record, step in zip(rounds, steps, strict=True):
+        for i, d in enumerate(record["draft"]):
+            before, after = step.proposal.base[i], step.proposal.logits[i]
+            assert d["pass"] == 0 and d["confidence"] == pytest.approx(float(step.proposal.confidence[i]), rel=1e-5)
+            assert d["bias"] == pytest.approx(float((after - before)[d["token_id"]]), rel=1e-4, abs=1e-5)
+            best, chance = d["q_base_top"][0]
+            assert best == int(before.argmax()) and chance == pytest.approx(float(before.softmax(-1).max()), rel=1e-5)
+            assert {best} <= {int(token) for token in record["texts"]}
+
+
+def test_an_argmax_draft_has_odds_of_one_and_an_opinion_beside_them():
+    rounds, _ = records("dflash", max_new=20, temperature=1.0)
+    for d in (d for r in rounds for d in r["draft"]):
+        assert d["q_tok"] == 1 and d["q_top"] == [[d["token_id"], 1.0]] and d["q_rank"] == 1
+        assert d["q_own_tok"] == d["q_own_top"][0][1] == pytest.approx(d["confidence"], rel=1e-4) and d["q_own_tok"] < 1
+        assert "q_base_top" not in d and "bias" not in d
+
+
+def test_a_round_without_a_draft_says_that_the_drafter_was_unsure():
+    rounds, _ = records("dspark short", max_new=40, temperature=1.0)
+    assert "low_confidence" in {r["note"] for r in rounds if not r["draft"]}

@@ -8,6 +8,9 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from engine import LM, Engine, Proposal, Sampling
 from engine.drafters import NoDraft, chain
+from engine.drafters.block import BlockConfig
+from engine.drafters.dflash import DFlash, DFlashDrafter
+from engine.drafters.dspark import DSpark, DSparkConfig, DSparkDrafter
 from engine.drafters.lm import ModelDrafter
 from engine.drafters.ngram import NgramDrafter
 from engine.sampling import DRAFT, draw, uniforms, warp
@@ -96,6 +99,33 @@ def _path(tokens, parents, node):
     return path
 
 
+def block_net(kind=DFlash, seed=5, vocab=11, block=4, anchor_guesses=False, dtype=torch.float64, **rest):
+    """A random block drafter for `tiny()` that taps both of its layers."""
+    torch.manual_seed(seed)
+    shape = dict(
+        hidden=32, intermediate=48, layers=2, heads=4, key_heads=2, head_dim=8, vocabulary=vocab, target_layers=2,
+        taps=(0, 1), block=block, mask=vocab - 1, anchor_guesses=anchor_guesses,
+    )  # fmt: skip
+    config = BlockConfig if kind is DFlash else DSparkConfig
+    return kind(config(**shape | rest)).to(DEVICE, dtype)
+
+
+def dflash(rows, k, vocab, **rest):
+    return DFlashDrafter(block_net(vocab=vocab, block=k + 1), LM(tiny(0, vocab), rows), **rest)
+
+
+def dspark(rows, k, vocab, markov_kind="vanilla", **rest):
+    """Its Markov head knows what the target writes after prompt and one more token, so that drafts are accepted at times."""
+    net = block_net(DSpark, vocab=vocab, block=k, anchor_guesses=True, markov_rank=vocab, markov_kind=markov_kind)
+    target = tiny(0, vocab)
+    with torch.inference_mode():
+        after = target(torch.tensor([[*PROMPT, x] for x in range(vocab)], device=DEVICE)).logits[:, -1]
+        net.markov_head.markov_w1.weight.copy_(torch.eye(vocab))
+        net.markov_head.markov_w2.weight.copy_(2 * after.T)
+        net.norm.weight.mul_(0.3)  # the backbone knows nothing
+    return DSparkDrafter(net, LM(target, rows), **rest)
+
+
 # Every way to draft: name -> drafter for a target vocabulary, with `rows` rows and drafts of k tokens.
 DRAFTERS = {
     "plain": lambda rows=1, k=4, vocab=11: NoDraft(),
@@ -103,6 +133,10 @@ DRAFTERS = {
     "lm": lambda rows=1, k=4, vocab=11: ModelDrafter(LM(tiny(1, vocab), rows), k),
     "self": lambda rows=1, k=4, vocab=11: ModelDrafter(LM(tiny(0, vocab), rows), k),
     "tree": lambda rows=1, k=2, vocab=11: TreeDrafter(LM(tiny(1, vocab)), (2, 2, 1)[: max(2, min(k, 3))]),
+    "dflash": lambda rows=1, k=4, vocab=11: dflash(rows, k, vocab),
+    "dflash sampled": lambda rows=1, k=4, vocab=11: dflash(rows, k, vocab, sampled=True),
+    "dspark": lambda rows=1, k=4, vocab=11: dspark(rows, k, vocab),
+    "dspark short": lambda rows=1, k=4, vocab=11: dspark(rows, k, vocab, "rnn", threshold=0.5),
     "siblings": lambda rows=1, k=1, vocab=11: SiblingDrafter(LM(tiny(1, vocab))),
 }
 

@@ -156,6 +156,7 @@ WORDS = {
     "note_no_match": "The last words occur nowhere earlier in the text.",
     "note_draft_context": "The text has grown too long for the drafter.",
     "note_last_token": "Only one token was still wanted.",
+    "note_low_confidence": "The drafter was not sure enough of its first token.",
     "done_stop": "Here the answer ends.",
     "done_stop_string": "A stop string ended the answer.",
     "done_length": "The longest answer allowed is reached.",

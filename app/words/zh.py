@@ -153,6 +153,7 @@ WORDS = {
     "note_no_match": "最后几个词在上文中没有出现过。",
     "note_draft_context": "文本太长，起草者已容纳不下。",
     "note_last_token": "只差最后一个 token。",
+    "note_low_confidence": "起草者对第一个 token 把握不足。",
     "done_stop": "回答到此结束。",
     "done_stop_string": "遇到停止字符串，回答结束。",
     "done_length": "已达到长度上限。",

@@ -1,0 +1,58 @@
+"""DFlash: a whole block is guessed in one pass (Chen, Liang, Liu 2026, arXiv 2602.06036).
+
+One denoising step and no order: the block's tokens are guessed from the same state, each without knowing the others. That
+costs one pass whatever the block's length, and it is why later places fit together badly ("of course" and "no problem"
+give "of problem"). The backbone is in block.py; here are its loss and two ways to read it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from engine.drafters.block import Backbone, BlockDrafter, fading, lesson, mean
+from engine.model import LM
+from engine.sampling import draw, warp
+
+
+class DFlash(Backbone):
+    """The backbone alone."""
+
+    def loss(
+        self,
+        embed: nn.Module,
+        head: nn.Module,
+        tokens: Tensor,
+        own: Tensor,
+        features: Tensor,
+        anchors: Tensor,
+        decay: float = 7.0,
+    ) -> dict[str, Tensor]:
+        """Cross-entropy against the text itself, fading along the block; arguments as in `Backbone.over_text` and `lesson`.
+
+        The paper's decay is 7, 5 or 4 for blocks of 16, 10 or 8.
+        """
+        labels, taught = lesson(tokens, own, anchors, self.config.drafts)
+        logits = head(self.over_text(embed, tokens, features, anchors)).float()
+        missed = cross_entropy(logits.movedim(-1, 1), labels, reduction="none")
+        return {"loss": mean(missed, fading(taught, decay))}
+
+
+class DFlashDrafter(BlockDrafter):
+    """sampled=False proposes each place's likeliest token: a point mass, which the verifier is told (q None).
+
+    sampled=True draws every place from its own law, independently. Both are lossless; independent draws fit together worse.
+    """
+
+    def __init__(self, net: DFlash, target: LM, k: int | None = None, sampled: bool = False, **rest):
+        super().__init__(net, target, k, **rest)
+        self.sampled = sampled
+
+    def guess(self, sequences, hidden):
+        logits = self.head(hidden)[..., : self.vocabulary]
+        fields = {"logits": logits, "confidence": self.likeliest(logits)}
+        if not self.sampled:
+            return fields | {"tokens": logits.argmax(-1)}
+        q = torch.stack([warp(row, s.sampling) for row, s in zip(logits, sequences, strict=True)])
+        return fields | {"tokens": draw(q, self.uniforms(sequences)), "q": q}
