@@ -100,7 +100,8 @@ def tiny_model(folder: Path) -> Path:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    shape = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+    # Twelve layers: a long answer then takes seconds, so that there is something to stop.
+    shape = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 12, "num_attention_heads": 2}
     config = LlamaConfig(vocab_size=257, max_position_embeddings=4096, eos_token_id=None, bos_token_id=None, **shape)
     LlamaForCausalLM(config).save_pretrained(folder)
     byte_level().save_pretrained(folder)
