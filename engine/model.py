@@ -48,7 +48,9 @@ def slab_attention(module, query, keys, values, _mask, *, scaling=None, sight=No
     """Attention over the slab: grouped query heads become extra rows of their key head, so keys are never copied."""
     for name in ("softcap", "s_aux"):
         if extra.get(name) is not None:
-            raise ValueError(f"{type(module).__name__} needs {name}, which the slab attention does not do: take another model")
+            raise ValueError(
+                f"{type(module).__name__} needs {name}, which the slab attention does not do: take another model"
+            )
     batch, heads, width, dim = query.shape
     shared = keys.shape[1]
     group = heads // shared
