@@ -21,7 +21,7 @@ from engine.drafters import Drafter, chain
 from engine.model import LM, PREFILL
 from engine.sampling import ACCEPT, FINAL, uniforms, warp
 from engine.types import Proposal, Sampling, Sequence, Step, Verdict
-from engine.verify import RULES, verify
+from engine.verify import rule_named, verify
 
 if TYPE_CHECKING:
     from engine.vocabulary import Vocabulary
@@ -36,9 +36,7 @@ class Engine:
     the real size of a padded vocabulary: ids behind it can never be written."""
 
     def __init__(self, target: LM, drafter: Drafter, rule: str = "exact", vocabulary: Vocabulary | None = None):
-        if rule not in RULES:
-            raise ValueError(f"rule is {rule!r}: choose one of {', '.join(RULES)}")
-        self.target, self.drafter, self.rule, self.vocabulary = target, drafter, RULES[rule], vocabulary
+        self.target, self.drafter, self.rule, self.vocabulary = target, drafter, rule_named(rule), vocabulary
         self.waiting: deque[Sequence] = deque()
         self.reading: list[Sequence] = []  # prompts on their way into the cache, a chunk at a time
         self.running: list[Sequence] = []
@@ -227,7 +225,7 @@ def _refuse_broken(model: str, logits: Tensor, position: int) -> None:
 
 
 class _Clock:
-    """Seconds by phase; everything outside a phase is "other". May be entered again: a long prompt is read in many steps."""
+    """Seconds of one step by phase; everything outside a phase is "other"."""
 
     def __init__(self, device: torch.device):
         self.seconds = dict.fromkeys(("draft", "target", "verify", "other"), 0.0)

@@ -74,10 +74,9 @@ def main(argv: list[str] | None = None) -> int:
         from engine.load import load_model
         from engine.methods import Target, settle
         from engine.run import run
-        from engine.verify import RULES
+        from engine.verify import rule_named
 
-        if args.rule not in RULES:
-            raise ValueError(f"rule is {args.rule!r}: choose one of {', '.join(RULES)}")
+        rule_named(args.rule)
         settle(args.method, args.draft, k=args.k, n=args.n)
         target = Target(load_model(args.target, dtype=args.dtype, device=args.device, progress=_progress))
         records = run(

@@ -56,6 +56,13 @@ RULES = {
 }
 
 
+def rule_named(name: str) -> Rule:
+    """The rule of that name; ValueError lists the names there are."""
+    if name not in RULES:
+        raise ValueError(f"rule is {name!r}: choose one of {', '.join(RULES)}")
+    return RULES[name]
+
+
 def output_law(p: Tensor, q: Tensor, rule: Rule, draft: Tensor | None = None) -> Tensor:
     """The exact law of one emitted token under `rule`, for p, q [vocab]; `draft` (default q) is what tokens come from."""
     law = torch.zeros_like(p)
