@@ -22,6 +22,7 @@ from torch import Tensor
 from engine.drafters.block import Backbone, BlockConfig, spread
 from engine.drafters.dflash import DFlash
 from engine.drafters.dspark import DSpark, DSparkConfig
+from engine.drafters.lm import Pruned, PrunedConfig
 from engine.load import Loaded, from_hub
 from engine.weights import LoadError
 
@@ -34,7 +35,7 @@ NOT_READ = (
     "is_causal",
     "causal",
 )
-NETS = {"dflash": (DFlash, BlockConfig), "dspark": (DSpark, DSparkConfig)}
+NETS = {"lm": (Pruned, PrunedConfig), "dflash": (DFlash, BlockConfig), "dspark": (DSpark, DSparkConfig)}
 
 
 # ---- published formats

@@ -164,9 +164,9 @@ class Engine:
         start, sampling = len(sequence.tokens), sequence.sampling
         if self.vocabulary is not None:
             logits = logits[:, : self.vocabulary.size]
-        _refuse_broken("target", logits, start)
+        refuse_broken("target", logits, start)
         if proposal.logits is not None:
-            _refuse_broken("drafter", proposal.logits, start)
+            refuse_broken("drafter", proposal.logits, start)
         p = warp(logits, sampling)
         accept = uniforms(sampling.seed, start, ACCEPT, len(proposal))
         verdict = verify(proposal, p, accept, lambda d: uniforms(sampling.seed, start + d, FINAL, 1)[0], self.rule)
@@ -214,7 +214,7 @@ def _trim(verdict: Verdict, kept: int) -> Verdict:
     return replace(verdict, path=path, trials=trials)
 
 
-def _refuse_broken(model: str, logits: Tensor, position: int) -> None:
+def refuse_broken(model: str, logits: Tensor, position: int) -> None:
     peaks = logits.amax(-1)
     if not bool(peaks.isfinite().all()):
         row = int((~peaks.isfinite()).nonzero()[0, 0])

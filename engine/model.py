@@ -155,7 +155,8 @@ def _keep(read: str, lengths: list[int], device: torch.device) -> int | Tensor:
         return 0
     if read == "none":
         return torch.zeros(0, dtype=torch.long, device=device)
-    return 1 if len(set(lengths)) == 1 else torch.tensor(lengths, device=device)[:, None] - 1
+    # a number would slice, and the head on a slice of a batch copies its matrix for every row
+    return 1 if len(lengths) == 1 else torch.tensor(lengths, device=device)[:, None] - 1
 
 
 def _lineage(parents: Tensor | None, n: int, width: int, device: torch.device) -> Tensor:

@@ -11,8 +11,9 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from engine import LM, Engine, Sampling
 from engine.checkpoints import zlab
-from engine.drafters.block import BlockConfig, choose_anchors, fading, lesson, spread
+from engine.drafters.block import BlockConfig, spread
 from engine.drafters.dflash import DFlash, DFlashDrafter
+from engine.drafters.lesson import Batch, choose_anchors, fading, lesson
 
 
 def close(found, expected, tolerance=1e-5):
@@ -178,7 +179,7 @@ def test_e45_e46_a_block_in_training_is_the_block_when_drafting(anchor_guesses):
     target, tokens, features = lecture(length=60)
     net = block_net(anchor_guesses=anchor_guesses)
     anchors = torch.tensor([[3, 4, 9, 40, 58], [0, 2, 30, 31, 50]], device=DEVICE)
-    taught = net.over_text(target.model.get_input_embeddings(), tokens, features, anchors)
+    taught = net.over_text(target.model.get_input_embeddings(), Batch(tokens, tokens >= 0, features, anchors=anchors))
     for b, row in enumerate(anchors.tolist()):
         for i, anchor in enumerate(row):
             close(taught[b, i], drafted(net, target, tokens[b], features[b], anchor), 1e-12)
@@ -206,13 +207,13 @@ def test_a_block_sees_nothing_from_its_anchor_on_and_no_other_block():
     target, tokens, features = lecture()
     net, embed = block_net(), target.model.get_input_embeddings()
     anchors = torch.tensor([[3, 7, 9]] * 2, device=DEVICE)
-    before = net.over_text(embed, tokens, features, anchors)
+    before = net.over_text(embed, Batch(tokens, tokens >= 0, features, anchors=anchors))
     changed = features.clone()
     changed[:, 7:] += 1
-    after = net.over_text(embed, tokens, changed, anchors)
+    after = net.over_text(embed, Batch(tokens, tokens >= 0, changed, anchors=anchors))
     close(after[:, :2], before[:, :2], 1e-12)
     assert (after[:, 2] - before[:, 2]).abs().max() > 1e-3
-    close(net.over_text(embed, tokens, features, anchors.flip(1)).flip(1), before, 1e-12)
+    close(net.over_text(embed, Batch(tokens, tokens >= 0, features, anchors=anchors.flip(1))).flip(1), before, 1e-12)
 
 
 def test_every_slot_sees_every_slot():
@@ -224,9 +225,11 @@ def test_every_slot_sees_every_slot():
         return x if nudged is None else x + torch.nn.functional.one_hot(torch.tensor(nudged), 4).to(x)[None, :, None]
 
     anchors = torch.full((2, 1), 5, device=DEVICE)
-    plain_ = net.over_text(embed, tokens, features, anchors)
+    plain_ = net.over_text(embed, Batch(tokens, tokens >= 0, features, anchors=anchors))
     for slot in range(4):
-        nudged = net.over_text(lambda ids, slot=slot: embed(ids, slot), tokens, features, anchors)
+        nudged = net.over_text(
+            lambda ids, slot=slot: embed(ids, slot), Batch(tokens, tokens >= 0, features, anchors=anchors)
+        )
         assert ((nudged - plain_).abs().amax(-1) > 1e-4).all()
 
 
@@ -306,7 +309,7 @@ def test_anchors_and_their_successors_are_the_models_own_words():
 def test_a_block_is_taught_up_to_the_first_foreign_token():
     tokens = torch.arange(10)[None]
     own = torch.tensor([[0, 0, 1, 1, 1, 0, 1, 0, 1, 1]]).bool()
-    labels, taught = lesson(tokens, own, torch.tensor([[-1, 2, 8]]), 3)
+    labels, taught = lesson(Batch(tokens, own, anchors=torch.tensor([[-1, 2, 8]])), 3)
     assert labels[0, 1:].tolist() == [[3, 4, 5], [9, 9, 9]]
     assert taught[0].int().tolist() == [[0, 0, 0], [1, 1, 0], [1, 0, 0]]
     weights = fading(torch.ones(1, 1, 15, dtype=torch.bool), 7.0)[0, 0]
@@ -318,10 +321,10 @@ def test_the_loss_is_the_weighted_cross_entropy_and_learning_lowers_it():
     net = block_net()
     embed, head = target.model.get_input_embeddings(), target.model.get_output_embeddings()
     own, anchors = torch.ones_like(tokens, dtype=torch.bool), torch.tensor([[3, 9], [-1, 15]], device=DEVICE)
-    loss = net.loss(embed, head, tokens, own, features, anchors, decay=2.0)["loss"]
+    loss = net.loss(embed, head, Batch(tokens, own, features, anchors=anchors), decay=2.0)["loss"]
     total = norm = 0.0
     with torch.no_grad():
-        law = head(net.over_text(embed, tokens, features, anchors)).log_softmax(-1)
+        law = head(net.over_text(embed, Batch(tokens, tokens >= 0, features, anchors=anchors))).log_softmax(-1)
     for b, i, anchor, drafts in ((0, 0, 3, 3), (0, 1, 9, 3), (1, 1, 15, 1)):
         for j in range(drafts):
             weight = math.exp(-j / 2)
@@ -331,7 +334,7 @@ def test_the_loss_is_the_weighted_cross_entropy_and_learning_lowers_it():
     learner = torch.optim.AdamW(net.parameters(), 3e-3)
     for _ in range(30):
         learner.zero_grad()
-        now = net.loss(embed, head, tokens, own, features, anchors)["loss"]
+        now = net.loss(embed, head, Batch(tokens, own, features, anchors=anchors))["loss"]
         now.backward()
         learner.step()
     assert float(now.detach()) < 0.5 * float(loss.detach())

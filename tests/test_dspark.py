@@ -10,7 +10,7 @@ from toys import DEVICE, PROMPT, argmax_oracle, block_net, dflash, dspark, tiny
 
 from engine import LM, Engine, Sampling
 from engine.checkpoints import deepspec
-from engine.drafters.block import choose_anchors, lesson
+from engine.drafters.lesson import Batch, choose_anchors, lesson
 from engine.drafters.dflash import DFlashDrafter
 from engine.drafters.dspark import DSpark, DSparkDrafter
 from engine.types import Proposal
@@ -141,7 +141,7 @@ def loss(tensors, head, **rest):
         "anchors": torch.tensor([[8, 9, 10, 17, 18]]),
     }  # fmt: skip
     inputs = {name: tensor.to(DEVICE) for name, tensor in inputs.items()}
-    terms = net.loss(target.model.get_input_embeddings(), target.model.lm_head, **inputs, **rest)
+    terms = net.loss(target.model.get_input_embeddings(), target.model.lm_head, Batch(**inputs), **rest)
     terms["loss"].backward()
     return terms, {name: float(p.grad.norm()) for name, p in net.named_parameters()}, net
 
@@ -171,18 +171,19 @@ def test_a_detached_confidence_head_leaves_the_rest_alone(told, tensors, head):
 def test_what_is_taught_equals_the_reference(tensors, head):
     tokens, own = tensors["train.input_ids"], tensors["train.loss_mask"].bool()
     anchors = choose_anchors(own, 5)
-    labels, taught = lesson(tokens, own, anchors, 4)
+    labels, taught = lesson(Batch(tokens, own, anchors=anchors), 4)
     assert anchors.tolist() == [[8, 9, 10, 17, 18]]
     assert torch.equal(labels, tensors["train.target_ids"]) and torch.equal(taught, tensors["train.eval_mask"].bool())
     target, drafter = pair(head)
     net, lm_head = drafter.net, target.model.lm_head
-    on_device = [t.to(DEVICE) for t in (tokens, tensors["train.target_hidden_states"], anchors)]
+    known = tokens, own, tensors["train.target_hidden_states"], tensors["train.target_last_hidden_states"], anchors
+    batch = Batch(*(t.to(DEVICE) for t in known))
     with torch.inference_mode():
-        hidden = net.over_text(target.model.get_input_embeddings(), *on_device)
+        hidden = net.over_text(target.model.get_input_embeddings(), batch)
         before = torch.cat([tokens.gather(1, anchors)[..., None], labels[..., :-1]], -1).to(DEVICE)
         close(lm_head(hidden) + net.biases(hidden, before), tensors[f"{head}.train.draft_logits"])
         close(net.confidence(hidden, before), tensors[f"{head}.train.confidence_pred"])
-        truth = net._truth(lm_head, tensors["train.target_last_hidden_states"].to(DEVICE), on_device[2])
+        truth = net._truth(lm_head, batch)
         close(truth, tensors["train.aligned_target_logits"].softmax(-1))
 
 

@@ -20,6 +20,7 @@ from torch.nn.functional import pad, silu
 
 from engine.cache import SlabCache
 from engine.drafters import chain
+from engine.drafters.lesson import Batch, Words, lesson, score
 from engine.model import LM, Sight, slab_attention
 from engine.sampling import DRAFT, uniforms
 from engine.types import Proposal, Sequence
@@ -74,10 +75,9 @@ class Attention(nn.Module):
         """x [batch, n, hidden] -> normalised, rotated keys and plain values, each [batch, key heads, n, dim]."""
         return rotate(self.k_norm(self._heads(self.k_proj(x))), angles), self._heads(self.v_proj(x))
 
-    def forward(self, x: Tensor, angles: Tensor, store, sight: Sight) -> Tensor:
+    def forward(self, x: Tensor, angles: Tensor, attend) -> Tensor:
         queries = rotate(self.q_norm(self._heads(self.q_proj(x))), angles)
-        keys, values = store(*self.keys_values(x, angles), self.index)
-        return self.o_proj(slab_attention(self, queries, keys, values, None, sight=sight)[0].flatten(2))
+        return self.o_proj(attend(self, queries, *self.keys_values(x, angles)).flatten(2))
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (-1, self.dim)).transpose(1, 2)
@@ -102,8 +102,8 @@ class Layer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(config.hidden, config.eps)
         self.mlp = MLP(config)
 
-    def forward(self, x: Tensor, angles: Tensor, store, sight: Sight) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), angles, store, sight)
+    def forward(self, x: Tensor, angles: Tensor, attend) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), angles, attend)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -112,6 +112,23 @@ def rotate(x: Tensor, angles: Tensor) -> Tensor:
     cos, sin = (f(angles)[:, None].to(x.dtype) for f in (torch.cos, torch.sin))
     a, b = x.chunk(2, -1)
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def blockwise_attention(queries: Tensor, far: tuple[Tensor, Tensor], near: list[Tensor], later: Tensor) -> Tensor:
+    """Many blocks over one context, each seeing what lies before its anchor and itself.
+
+    queries [batch, heads, blocks * width, dim]; keys and values far [batch, key heads, length, dim] and near [batch, key
+    heads, blocks, width, dim]; later [batch, blocks, length] hides -> [batch, blocks * width, heads, dim].
+    """
+    (keys, values), (own_keys, own_values) = far, near
+    (batch, shared, blocks, width, dim), length = own_keys.shape, keys.shape[2]
+    queries = queries.reshape(batch, shared, -1, blocks, width, dim) * dim**-0.5
+    scores = (queries.flatten(2, 4) @ keys.mT).view(*queries.shape[:-1], length)
+    scores = scores.masked_fill(later[:, None, None, :, None], -torch.inf)
+    weights = torch.cat([scores, queries @ own_keys[:, :, None].mT], -1).softmax(-1)
+    there, here = weights.split([length, width], -1)
+    out = (there.flatten(2, 4) @ values).view_as(queries) + here @ own_values[:, :, None]
+    return out.reshape(batch, -1, blocks * width, dim).transpose(1, 2)
 
 
 class Backbone(nn.Module):
@@ -130,11 +147,12 @@ class Backbone(nn.Module):
         fused, angles = self.hidden_norm(self.fc(features)), self._angles(positions)
         return [layer.self_attn.keys_values(fused, angles) for layer in self.layers]
 
-    def forward(self, x: Tensor, positions: Tensor, store, sight: Sight) -> Tensor:
-        """x [batch, width, hidden] -> the same shape. store(keys, values, layer) returns all that may be attended to."""
+    def forward(self, x: Tensor, positions: Tensor, attend) -> Tensor:
+        """x [batch, width, hidden] -> the same shape. attend(module, queries, keys, values) joins the block's own keys and
+        values, [batch, key heads, width, dim], with the context's and gives [batch, width, heads, dim]."""
         angles = self._angles(positions)
         for layer in self.layers:
-            x = layer(x, angles, store, sight)
+            x = layer(x, angles, attend)
         return self.norm(x)
 
     def _angles(self, positions: Tensor) -> Tensor:
@@ -148,57 +166,52 @@ class Backbone(nn.Module):
 
     def guesses(self, hidden: Tensor) -> Tensor:
         """Of a block's slots [..., width, hidden] those that guess a token."""
-        return hidden if self.config.anchor_guesses else hidden[..., 1:, :]
+        # contiguous: a matrix product over a slice of a batch would copy the output matrix for every row
+        return hidden if self.config.anchor_guesses else hidden[..., 1:, :].contiguous()
 
-    def over_text(self, embed: nn.Module, tokens: Tensor, features: Tensor, anchors: Tensor) -> Tensor:
+    def over_text(self, embed: nn.Module, batch: Batch) -> Tensor:
         """Hidden states [batch, blocks, drafts, hidden] of blocks anchored all over a text, each as when drafting there.
 
-        tokens [batch, length], features [batch, length, taps * hidden], anchors [batch, blocks]: positions in the text. A
-        block sees the features before its anchor, never the anchor's own: that one already knows the next token.
+        A block sees the features before its anchor, never the anchor's own: that one already knows the next token.
         """
-        (batch, length), blocks, width = tokens.shape, anchors.shape[1], self.config.block
-        anchors, slots = anchors.clamp_min(0), torch.arange(width, device=tokens.device)
+        tokens, blocks, width = batch.tokens, batch.anchors.shape[1], self.config.block
+        rows, length = tokens.shape
+        anchors, slots = batch.anchors.clamp_min(0), torch.arange(width, device=tokens.device)
         positions = (anchors[..., None] + slots).flatten(1)
-        owner = torch.arange(blocks, device=tokens.device).repeat_interleave(width)
-        earlier = torch.arange(length, device=tokens.device) < anchors.repeat_interleave(width, 1)[..., None]
-        visible = torch.cat([earlier, (owner[:, None] == owner).expand(batch, -1, -1)], -1)
-        context = self.context(features, torch.arange(length, device=tokens.device).expand(batch, -1))
+        later = torch.arange(length, device=tokens.device) >= anchors[..., None]
+        context = self.context(batch.features, torch.arange(length, device=tokens.device).expand(rows, -1))
 
-        def store(keys, values, layer):
-            return tuple(torch.cat(pair, 2) for pair in zip(context[layer], (keys, values), strict=True))
+        def attend(module, queries, keys, values):
+            far, near = context[module.index], [x.unflatten(2, (blocks, width)) for x in (keys, values)]
+            return blockwise_attention(queries, far, near, later)
 
         x = embed(self.ids(tokens.gather(1, anchors), width).flatten(1))
-        hidden = self(x, positions, store, Sight(visible[:, None]))
-        return self.guesses(hidden.unflatten(1, (blocks, width)))
+        return self.guesses(self(x, positions, attend).unflatten(1, (blocks, width)))
+
+    def law(self, embed: nn.Module, head: nn.Module, batch: Batch, words: Words | None = None) -> Law:
+        """The blocks' logits along the text, over all ids or `words`."""
+        hidden = self.over_text(embed, batch)
+        labels, taught = lesson(batch, self.config.drafts)
+        before = torch.cat([batch.tokens.gather(1, batch.anchors.clamp_min(0))[..., None], labels[..., :-1]], -1)
+        logits = score(hidden, head, words)
+        labels, taught = words.among(labels, taught) if words else (labels, taught)
+        return Law(hidden, before, logits, labels, taught)
+
+    def agree(self, embed: nn.Module, head: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Where the likeliest token is the text's, [batch, blocks, drafts], and where there was one to guess."""
+        law = self.law(embed, head, batch)
+        return law.logits.argmax(-1) == law.labels, law.taught
 
 
-def choose_anchors(own: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
-    """At most `count` random positions a row, [batch, blocks] ascending, -1 where a row has too few. own [batch, length]
-    marks the tokens to learn; an anchor and its successor must both be such tokens, as they are when drafting."""
-    good = own[:, :-1] & own[:, 1:]
-    lots = torch.rand(good.shape, generator=generator).to(own.device).masked_fill(~good, -1.0)
-    best = lots.topk(min(count, good.shape[1]), -1)
-    return best.indices.masked_fill(best.values < 0, -1).sort(-1).values
+@dataclass(frozen=True)
+class Law:
+    """Blocks along a text: hidden, token before [.., drafts], logits [.., drafts, ids], labels, and which are taught."""
 
-
-def lesson(tokens: Tensor, own: Tensor, anchors: Tensor, drafts: int) -> tuple[Tensor, Tensor]:
-    """What blocks have to guess, [batch, blocks, drafts], and how far: up to the first token that is not to be learnt."""
-    behind = anchors[..., None] + torch.arange(1, drafts + 1, device=tokens.device)
-    index = behind.clamp_max(tokens.shape[1] - 1).flatten(1)
-    labels, learnt = (table.gather(1, index).view_as(behind) for table in (tokens, own))
-    taught = (learnt & (behind < tokens.shape[1]) & (anchors[..., None] >= 0)).long().cumprod(-1).bool()
-    return labels, taught
-
-
-def fading(taught: Tensor, decay: float) -> Tensor:
-    """Weights exp(-i / decay) by place in the block, 0 where nothing is taught: an early miss costs all that follows."""
-    places = torch.arange(taught.shape[-1], device=taught.device)
-    return torch.exp(-places / decay) * taught
-
-
-def mean(values: Tensor, weights: Tensor) -> Tensor:
-    """Weighted mean; 0 where nothing has weight."""
-    return (values * weights).sum() / weights.sum().clamp_min(1e-6)
+    hidden: Tensor
+    before: Tensor
+    logits: Tensor
+    labels: Tensor
+    taught: Tensor
 
 
 class BlockDrafter:
@@ -285,7 +298,12 @@ class BlockDrafter:
         visible = torch.arange(extent, device=self.device) <= positions[:, -1:]
         sight = Sight(None if len(rows) == 1 else visible[:, None, None].expand(-1, 1, width, -1))
         x = self.embed(self.net.ids(self.anchors(sequences), width))
-        return self.net.guesses(self.net(x, positions, self.slab.update, sight))
+
+        def attend(module, queries, keys, values):
+            seen = self.slab.update(keys, values, module.index)
+            return slab_attention(module, queries, *seen, None, sight=sight)[0]
+
+        return self.net.guesses(self.net(x, positions, attend))
 
     def _positions(self, rows: list[int], width: int) -> Tensor:
         starts = torch.tensor([self.slab.length[row] for row in rows], device=self.device)

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from engine.drafters.block import Backbone, BlockDrafter, fading, lesson, mean
+from engine.drafters.block import Backbone, BlockDrafter
+from engine.drafters.lesson import Batch, Words, fading, mean
 from engine.model import LM
 from engine.sampling import draw, warp
 
@@ -20,23 +21,13 @@ class DFlash(Backbone):
     """The backbone alone."""
 
     def loss(
-        self,
-        embed: nn.Module,
-        head: nn.Module,
-        tokens: Tensor,
-        own: Tensor,
-        features: Tensor,
-        anchors: Tensor,
-        decay: float = 7.0,
+        self, embed: nn.Module, head: nn.Module, batch: Batch, words: Words | None = None, decay: float = 4.0
     ) -> dict[str, Tensor]:
-        """Cross-entropy against the text itself, fading along the block; arguments as in `Backbone.over_text` and `lesson`.
-
-        The paper's decay is 7, 5 or 4 for blocks of 16, 10 or 8.
-        """
-        labels, taught = lesson(tokens, own, anchors, self.config.drafts)
-        logits = head(self.over_text(embed, tokens, features, anchors)).float()
-        missed = cross_entropy(logits.movedim(-1, 1), labels, reduction="none")
-        return {"loss": mean(missed, fading(taught, decay))}
+        """Cross-entropy against the text itself, fading along the block. The paper's decay is 7, 5 or 4 for blocks of
+        16, 10 or 8."""
+        law = self.law(embed, head, batch, words)
+        missed = cross_entropy(law.logits.float().flatten(0, -2), law.labels.flatten(), reduction="none")
+        return {"loss": mean(missed.view_as(law.labels), fading(law.taught, decay))}
 
 
 class DFlashDrafter(BlockDrafter):

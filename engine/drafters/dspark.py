@@ -8,13 +8,14 @@ confidence head says before each draw how likely the draw is to be accepted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits
 
-from engine.drafters.block import Backbone, BlockConfig, BlockDrafter, fading, lesson, mean
+from engine.drafters.block import Backbone, BlockConfig, BlockDrafter, Law
+from engine.drafters.lesson import Batch, Words, fading, mean, score
 from engine.model import LM
 from engine.sampling import draw, warp
 
@@ -46,8 +47,10 @@ class MarkovHead(nn.Module):
         if self.kind == "rnn":
             self.joint_proj = nn.Linear(2 * rank + config.hidden, 3 * rank)
 
-    def forward(self, hidden: Tensor, before: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """hidden [..., hidden] of a place, token before it [...], state (None at the start) -> bias [..., vocab], state."""
+    def forward(
+        self, hidden: Tensor, before: Tensor, state: Tensor | None, words: Words | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """hidden [..., hidden] of a place, token before it [...], state (None at the start) -> bias [..., ids], state."""
         x = self.markov_w1(before)
         if self.kind == "gated":
             x = self.gate_proj(torch.cat([hidden, x], -1)).sigmoid() * x
@@ -57,7 +60,7 @@ class MarkovHead(nn.Module):
             keep = keep.sigmoid()
             state = keep * state + (1 - keep) * fresh.tanh()
             x = out.tanh()
-        return self.markov_w2(x), state
+        return score(x, self.markov_w2, words), state
 
 
 class ConfidenceHead(nn.Module):
@@ -90,55 +93,58 @@ class DSpark(Backbone):
             x = torch.cat([hidden, self.markov_head.markov_w1(before)], -1)
         return self.confidence_head(x if attached else x.detach())
 
-    def biases(self, hidden: Tensor, before: Tensor) -> Tensor:
-        """The Markov head along known tokens: hidden [..., n, hidden], before [..., n] -> [..., n, vocab]."""
+    def biases(self, hidden: Tensor, before: Tensor, words: Words | None = None) -> Tensor:
+        """The Markov head along known tokens: hidden [..., n, hidden], before [..., n] -> [..., n, ids]."""
+        if self.config.markov_kind != "rnn":  # no state: all places at once
+            return self.markov_head(hidden, before, None, words)[0]
         state, out = None, []
         for i in range(before.shape[-1]):
-            bias, state = self.markov_head(hidden[..., i, :], before[..., i], state)
+            bias, state = self.markov_head(hidden[..., i, :], before[..., i], state, words)
             out.append(bias)
         return torch.stack(out, -2)
+
+    def law(self, embed: nn.Module, head: nn.Module, batch: Batch, words: Words | None = None) -> Law:
+        law = super().law(embed, head, batch, words)
+        if self.markov_head is None:
+            return law
+        return replace(law, logits=law.logits + self.biases(law.hidden, law.before, words))
 
     def loss(
         self,
         embed: nn.Module,
         head: nn.Module,
-        tokens: Tensor,
-        own: Tensor,
-        features: Tensor,
-        last: Tensor,
-        anchors: Tensor,
+        batch: Batch,
+        words: Words | None = None,
         decay: float = 4.0,
         attached: bool = True,
     ) -> dict[str, Tensor]:
         """0.1 cross-entropy + 0.9 L1 distance to the target's law + the confidence head's binary cross-entropy; the total
-        and its terms. last [batch, length, hidden]: the target's normalised final states; the rest as for DFlash.
+        and its terms.
 
         The confidence head learns 1 - L1 / 2, the chance of acceptance. attached=False keeps its gradient to itself.
         """
-        labels, taught = lesson(tokens, own, anchors, self.config.drafts)
-        hidden = self.over_text(embed, tokens, features, anchors)
-        before = torch.cat([tokens.gather(1, anchors.clamp_min(0))[..., None], labels[..., :-1]], -1)
-        logits = head(hidden) if self.markov_head is None else head(hidden) + self.biases(hidden, before)
-        logits = logits.float()
-        weights = fading(taught, decay)
-        distance = (logits.softmax(-1) - self._truth(head, last, anchors)).abs().sum(-1)
-        missed = cross_entropy(logits.movedim(-1, 1), labels, reduction="none")
+        law = self.law(embed, head, batch, words)
+        logp = law.logits.float().log_softmax(-1)
+        weights = fading(law.taught, decay)
+        distance = (logp.exp() - self._truth(head, batch, words)).abs().sum(-1)
+        missed = -logp.gather(-1, law.labels[..., None])[..., 0]
         terms = {"cross_entropy": mean(missed, weights), "distance": mean(distance, weights)}
         total = 0.1 * terms["cross_entropy"] + 0.9 * terms["distance"]
         if self.confidence_head is not None:
-            said = self.confidence(hidden, before, attached).float()
+            said = self.confidence(law.hidden, law.before, attached).float()
             surprise = binary_cross_entropy_with_logits(said, (1 - distance / 2).detach(), reduction="none")
             terms["confidence"] = mean(surprise, weights)
             total = total + terms["confidence"]
         return {"loss": total, **terms}
 
     @torch.no_grad()
-    def _truth(self, head: nn.Module, last: Tensor, anchors: Tensor) -> Tensor:
-        """The target's own law for every place, [batch, blocks, drafts, vocab]."""
-        places = anchors.clamp_min(0)[..., None] + torch.arange(self.config.drafts, device=anchors.device)
+    def _truth(self, head: nn.Module, batch: Batch, words: Words | None = None) -> Tensor:
+        """The target's own law for every place, [batch, blocks, drafts, ids]."""
+        last, drafts = batch.last, self.config.drafts
+        places = batch.anchors.clamp_min(0)[..., None] + torch.arange(drafts, device=last.device)
         index = places.clamp_max(last.shape[1] - 2).flatten(1)
         rows = last.gather(1, index[..., None].expand(-1, -1, last.shape[-1]))
-        return head(rows).float().softmax(-1).unflatten(1, places.shape[1:])
+        return score(rows, head, words).float().softmax(-1).unflatten(1, places.shape[1:])
 
 
 class DSparkDrafter(BlockDrafter):

@@ -3,21 +3,20 @@
 It keeps a slab of its own. Each time it is asked, it compares what it cached with the text as it stands, keeps the common
 prefix and reads the rest: accepted, rejected and corrected tokens all come out right without a special case.
 
-Where no smaller model of the family is at hand, `pruned` makes one out of the target: its first layers, its embedding, and
-a square matrix, fitted by least squares, that leads from what those layers know to what the last layer would have said
-(a tuned lens; Belrose et al. 2023).
+Where no smaller model of the family is at hand, `Pruned` makes one out of the target's first layers.
 """
 
 from __future__ import annotations
 
 import copy
-from pathlib import Path
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import torch
-from safetensors import safe_open
 from torch import Tensor, nn
 
 from engine.drafters import chain
+from engine.drafters.lesson import Batch, Words, lesson, score
 from engine.model import LM, PREFILL
 from engine.sampling import DRAFT, draw, uniforms, warp
 from engine.types import Proposal, Sequence
@@ -103,37 +102,85 @@ class _Draft:
         return chain(torch.cat(self.tokens), q=torch.stack(self.q), logits=torch.stack(self.logits), story=story)
 
 
-ADAPTERS = Path(__file__).parents[2] / "assets" / "drafters"
+@dataclass(frozen=True)
+class PrunedConfig:
+    layers: int
 
 
-def find_adapter(target_hash: str) -> Path | None:
-    """The shipped adapter that was fitted for weights with this hash."""
-    for path in sorted(ADAPTERS.glob("lm-*.safetensors")):
-        with safe_open(path, "pt") as file:
-            if file.metadata()["target_hash"] == target_hash:
-                return path
-    return None
+class Pruned(nn.Module):
+    """A draft model made out of the target: copies of its first layers, trained to say what the last one would have said.
+
+    adapter, [hidden, hidden], leads from their normalised output to the target's final feature; embedding and output matrix
+    are the target's own.
+    """
+
+    def __init__(self, target: nn.Module, layers: int):
+        super().__init__()
+        self.config = PrunedConfig(layers)
+        decoder = type(target)(shape(target, layers)).get_decoder()
+        decoder.embed_tokens = None
+        self.decoder = decoder
+        nn.init.ones_(decoder.norm.weight)
+        hidden = target.config.get_text_config().hidden_size
+        self.adapter = nn.Linear(hidden, hidden, bias=False)
+
+    def forward(self, embed: nn.Module, tokens: Tensor) -> Tensor:
+        """tokens [batch, length] -> what the output matrix reads, [batch, length, hidden]."""
+        return self.adapter(self.decoder(inputs_embeds=embed(tokens), use_cache=False).last_hidden_state)
+
+    def loss(self, embed: nn.Module, head: nn.Module, batch: Batch, words: Words | None = None) -> dict[str, Tensor]:
+        """Cross-entropy against the target's own law at every place before a token to be learnt (Hinton et al. 2015)."""
+        taught = batch.own[:, 1:]
+        logp = score(self(embed, batch.tokens)[:, :-1][taught], head, words).float().log_softmax(-1)
+        with torch.no_grad():
+            truth = score(batch.last[:, :-1][taught], head, words).float().softmax(-1)
+        return {"loss": -(truth * logp).sum(-1).mean()}
+
+    def agree(self, embed: nn.Module, head: nn.Module, batch: Batch, drafts: int = 7) -> tuple[Tensor, Tensor]:
+        """Where the likeliest token is the text's, for chains behind the anchors, and where there was one to guess."""
+        labels, taught = lesson(batch, drafts)
+        guess = head(self(embed, batch.tokens)).argmax(-1)
+        places = batch.anchors.clamp_min(0)[..., None] + torch.arange(drafts, device=labels.device)
+        guess = guess.gather(1, places.clamp_max(guess.shape[1] - 1).flatten(1)).view_as(labels)
+        return guess == labels, taught
+
+    @torch.no_grad()
+    def model(self, target: nn.Module) -> nn.Module:
+        """An ordinary causal LM with these layers; the adapter is multiplied into its output matrix."""
+        with torch.device("meta"):
+            model = type(target)(shape(target, self.config.layers))
+        theirs, ours, head = target.get_decoder(), model.get_decoder(), target.get_output_embeddings().weight
+        ours.embed_tokens, ours.rotary_emb = theirs.embed_tokens, theirs.rotary_emb
+        ours.layers, ours.norm = self.decoder.layers, self.decoder.norm
+        model.lm_head.weight = nn.Parameter((head.float() @ self.adapter.weight.float()).to(head.dtype))
+        return model.requires_grad_(False).eval()
 
 
-def load_pruned(target, path: Path):
-    """The draft model that an adapter file describes, sharing the target's own layers and embedding."""
-    with safe_open(path, "pt") as file:
-        return pruned(target, int(file.metadata()["layers"]), file.get_tensor("adapter"))
-
-
-@torch.no_grad()
-def pruned(target, layers: int, adapter: Tensor):
-    """A causal LM of the target's first `layers` layers. adapter: [hidden, hidden], from the normalised output of the last
-    of them to the target's final feature; it is multiplied into the head, so the result is an ordinary model."""
+def shape(target: nn.Module, layers: int):
+    """The target's config with fewer layers and an output matrix of its own."""
     config = copy.deepcopy(target.config)
     config.num_hidden_layers, config.tie_word_embeddings = layers, False
     config.layer_types = (getattr(config, "layer_types", None) or ["full_attention"] * layers)[:layers]
-    with torch.device("meta"):
-        model = type(target)(config)
-    theirs, ours, head = target.get_decoder(), model.get_decoder(), target.get_output_embeddings().weight
-    ours.embed_tokens, ours.rotary_emb = theirs.embed_tokens, theirs.rotary_emb
-    ours.layers = nn.ModuleList(theirs.layers[:layers])
-    ours.norm.weight = nn.Parameter(torch.ones_like(theirs.norm.weight))
-    weight = (head.float() @ adapter.to(head.device).float()).to(head.dtype)
-    model.lm_head.weight = nn.Parameter(weight)
-    return model.requires_grad_(False).eval()
+    return config
+
+
+@torch.no_grad()
+def begin_pruned(target: nn.Module, layers: int, texts: Iterable[Batch], ridge: float = 1e-2) -> Pruned:
+    """Untrained: the target's own first layers, and the adapter by least squares over `texts` (a tuned lens; Belrose et al.
+    2023)."""
+    net = Pruned(target, layers)
+    embed, decoder = target.get_input_embeddings(), target.get_decoder()
+    net.to(embed.weight.device, embed.weight.dtype)
+    for ours, theirs in zip(net.decoder.layers, decoder.layers, strict=False):
+        ours.load_state_dict(theirs.state_dict())
+    hidden = embed.weight.shape[1]
+    gram, cross = torch.zeros(2, hidden, hidden, dtype=torch.float64, device=embed.weight.device)
+    rows = 0
+    for batch in texts:
+        early = net.decoder(inputs_embeds=embed(batch.tokens), use_cache=False).last_hidden_state[batch.own]
+        gram += early.double().T @ early.double()
+        cross += early.double().T @ batch.last[batch.own].double()
+        rows += len(early)
+    gram += ridge * rows * torch.eye(hidden, dtype=torch.float64, device=gram.device)
+    net.adapter.weight.copy_(torch.linalg.solve(gram, cross).T)
+    return net

@@ -1,0 +1,74 @@
+"""What the losses of all trained drafters share: a batch of text, what is to be learnt from it, and how misses are weighed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Texts with what the target knew about them.
+
+    tokens [batch, length]; own [batch, length] marks what the target wrote itself; features [batch, length, taps * hidden]:
+    the tapped layers; last [batch, length, hidden]: its normalised final states; anchors [batch, blocks]: places where
+    blocks begin, -1 = none. What a drafter does not read is None.
+    """
+
+    tokens: Tensor
+    own: Tensor
+    features: Tensor | None = None
+    last: Tensor | None = None
+    anchors: Tensor | None = None
+
+
+class Words:
+    """The ids that a loss looks at. The most frequent few thousand carry nearly all of a text, at a fraction of the price
+    of a whole vocabulary; drafting uses the whole one all the same."""
+
+    def __init__(self, ids: Tensor, vocabulary: int):
+        self.ids = ids.sort().values
+        self.place = torch.full((vocabulary,), -1, device=ids.device)
+        self.place[self.ids] = torch.arange(len(ids), device=ids.device)
+
+    def among(self, labels: Tensor, taught: Tensor) -> tuple[Tensor, Tensor]:
+        """Labels as places among these words; others are not taught."""
+        places = self.place[labels]
+        return places.clamp_min(0), taught & (places >= 0)
+
+
+def score(states: Tensor, matrix: nn.Module, words: Words | None) -> Tensor:
+    """states [..., width] through an output matrix, for all ids or some."""
+    return matrix(states) if words is None else linear(states, matrix.weight[words.ids])
+
+
+def choose_anchors(own: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
+    """At most `count` random positions a row, [batch, blocks] ascending, -1 where a row has too few. own [batch, length]
+    marks the tokens to learn; an anchor and its successor must both be such tokens, as they are when drafting."""
+    good = own[:, :-1] & own[:, 1:]
+    lots = torch.rand(good.shape, generator=generator).to(own.device).masked_fill(~good, -1.0)
+    best = lots.topk(min(count, good.shape[1]), -1)
+    return best.indices.masked_fill(best.values < 0, -1).sort(-1).values
+
+
+def lesson(batch: Batch, drafts: int) -> tuple[Tensor, Tensor]:
+    """What blocks have to guess, [batch, blocks, drafts], and how far: up to the first token that is not to be learnt."""
+    behind = batch.anchors[..., None] + torch.arange(1, drafts + 1, device=batch.tokens.device)
+    index = behind.clamp_max(batch.tokens.shape[1] - 1).flatten(1)
+    labels, learnt = (table.gather(1, index).view_as(behind) for table in (batch.tokens, batch.own))
+    taught = learnt & (behind < batch.tokens.shape[1]) & (batch.anchors[..., None] >= 0)
+    return labels, taught.long().cumprod(-1).bool()
+
+
+def fading(taught: Tensor, decay: float) -> Tensor:
+    """Weights exp(-i / decay) by place in the block, 0 where nothing is taught: an early miss costs all that follows."""
+    places = torch.arange(taught.shape[-1], device=taught.device)
+    return torch.exp(-places / decay) * taught
+
+
+def mean(values: Tensor, weights: Tensor) -> Tensor:
+    """Weighted mean; 0 where nothing has weight."""
+    return (values * weights).sum() / weights.sum().clamp_min(1e-6)
