@@ -17,11 +17,18 @@ from pathlib import Path
 from engine import trace
 
 TRACES = Path(__file__).parents[1] / "assets" / "traces"
-METHODS = ("plain", "ngram", "lm")
+METHODS = ("plain", "ngram", "lm", "dflash", "dspark")
 RULES = ("exact", "match", "tolerance", "typical")
+KNOBS = {  # which settings a method listens to
+    "plain": (), "ngram": ("k",), "lm": ("k",), "dflash": ("k", "sampled", "threshold"),
+    "dspark": ("k", "markov", "confidence", "threshold"),
+}  # fmt: skip
+SWITCHES = ("sampled", "markov", "confidence")
+BLOCK = 7  # most guesses of the block drafters that travel with the program
 PROMPT = 2000  # characters
 LIMITS = {  # least, most, whole
     "k": (1, 16, True),
+    "threshold": (0, 1, False),
     "temperature": (0, 2, False),
     "top_p": (0.01, 1, False),
     "seed": (0, 2**53 - 1, True),  # what a browser can hold exactly
@@ -59,6 +66,11 @@ def problems(settings: dict) -> dict[str, tuple[str, dict]]:
         if not number or (whole and value != int(value)):
             facts = {"name": name, "given": _short(value), "least": least, "most": most}
             found[name] = "bad_whole" if whole else "bad_number", facts
+    for name in SWITCHES:
+        if not isinstance(settings[name], bool):
+            found[name] = "bad_switch", {"name": name, "given": _short(settings[name])}
+    if settings["method"] in ("dflash", "dspark") and "k" not in found and settings["k"] > BLOCK:
+        found["k"] = "bad_k_block", {"given": settings["k"], "method": settings["method"], "most": BLOCK}
     return found
 
 
@@ -173,14 +185,15 @@ def load() -> None:
     global _state, _target
     try:
         from engine.load import load_model
-        from engine.methods import Target, Unavailable
+        from engine.methods import Target, build_drafter, stored
 
         target = Target(load_model(os.environ.get("SPECSCOPE_TARGET"), progress=_progress))
+        here = stored(target.loaded.hash)
         ready = {"state": "ready", **_card(target)}
-        try:
-            target.draft(None)
-        except Unavailable as reason:
-            ready["lm_off"] = str(reason)
+        if off := [name for name in ("lm", "dflash", "dspark") if name not in here]:
+            ready["off"] = ", ".join(off)
+        for name in here:
+            build_drafter(target, name)  # weights are read now, not inside somebody's first run
         _target, _state = target, ready
     except Exception as error:  # whatever it is, the page must say it
         _state = {"state": "failed", "reason": " ".join(str(error).split()) or type(error).__name__}
@@ -266,7 +279,7 @@ def _records(settings: dict) -> Iterator[dict]:
         seed=int(settings["seed"]),
     )
     method = settings["method"]
+    knobs = {name: int(settings[name]) if name == "k" else settings[name] for name in KNOBS[method]}
     return run(
-        _target, settings["prompt"], method, sampling,
-        k=None if method == "plain" else int(settings["k"]), rule=settings["rule"], baseline=BASELINE,
+        _target, settings["prompt"], method, sampling, rule=settings["rule"], baseline=BASELINE, **knobs
     )  # fmt: skip

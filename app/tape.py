@@ -11,7 +11,7 @@ class Tape(gr.HTML):
     """Its value is a JSON string: {"run": header, "rounds": [...], "end": record or null, "final": bool}."""
 
     def __init__(self, value: str = "", **settings):
-        script = (ASSETS / "tape.js").read_text(encoding="utf-8")
+        script = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in ("curves.js", "tape.js"))
         super().__init__(
             value=value,
             html_template='<div class="tape"></div>',

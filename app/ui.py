@@ -15,7 +15,10 @@ from app.tape import ASSETS, Tape
 from app.words import NAMES, WORDS, words
 
 EXAMPLES = json.loads((ASSETS / "prompts.json").read_text(encoding="utf-8"))
-SETTINGS = ("prompt", "method", "k", "temperature", "top_p", "seed", "max_new", "rule", "top_k", "min_p", "language")
+SETTINGS = (
+    "prompt", "method", "k", "temperature", "top_p", "seed", "max_new", "rule", "top_k", "min_p", "sampled", "markov",
+    "confidence", "threshold", "language",
+)  # fmt: skip
 STATUS = '<div class="status" role="status" aria-live="polite"></div>'
 
 
@@ -35,6 +38,10 @@ class Number(_AsGiven, gr.Number):
 
 
 class Radio(_AsGiven, gr.Radio):
+    pass
+
+
+class Checkbox(_AsGiven, gr.Checkbox):
     pass
 
 
@@ -130,9 +137,18 @@ def _settings(say, settings, parts, prompt):
         for name in ("mine", *EXAMPLES):
             parts[f"example_{name}"] = gr.Button(say[f"example_{name}"], size="sm", min_width=0)
     settings["method"] = Radio(
-        _choices(say, "method", sources.METHODS), value="ngram", elem_classes="told", label=say["method"]
+        _choices(say, "method", sources.METHODS),
+        value="ngram",
+        elem_classes="told",
+        elem_id="method",
+        label=say["method"],
     )
-    settings["k"] = Slider(1, 16, 4, step=1, label=say["k"])
+    settings["k"] = Slider(1, 16, 4, step=1, label=say["k"], elem_classes=_heard("k"))
+    for name, value in (("sampled", False), ("markov", True), ("confidence", True)):
+        settings[name] = Checkbox(value, label=say[name], info=say[f"{name}_info"], elem_classes=_heard(name))
+    settings["threshold"] = Slider(
+        0, 1, 0, step=0.05, label=say["threshold"], info=say["threshold_info"], elem_classes=_heard("threshold")
+    )
     with gr.Row(elem_id="go"):
         parts["run"] = gr.Button(say["run"], variant="primary", elem_id="run", min_width=0)
         parts["stop"] = gr.Button(say["stop"], elem_id="stop", min_width=0)
@@ -146,6 +162,11 @@ def _settings(say, settings, parts, prompt):
         )
         settings["top_k"] = Number(0, label=say["top_k"], info=say["top_k_info"])
         settings["min_p"] = Slider(0, 1, 0, step=0.01, label=say["min_p"], info=say["min_p_info"])
+
+
+def _heard(knob: str) -> list[str]:
+    """Classes by which the page shows a setting only beside methods that listen to it."""
+    return ["heard", *(f"by-{method}" for method, knobs in sources.KNOBS.items() if knob in knobs)]
 
 
 def _choices(say, name, values):
@@ -167,7 +188,8 @@ def _labels(say) -> dict[str, dict]:
         "seed": {"label": say["seed_label"], "info": say["seed_info"]},
     }
     labels |= {
-        name: {"label": say[name], "info": say[f"{name}_info"]} for name in ("temperature", "top_p", "top_k", "min_p")
+        name: {"label": say[name], "info": say[f"{name}_info"]}
+        for name in ("temperature", "top_p", "top_k", "min_p", "sampled", "markov", "confidence", "threshold")
     }
     labels |= {
         name: {"value": say[name]} for name in ("run", "stop", *(f"example_{name}" for name in ("mine", *EXAMPLES)))

@@ -26,7 +26,7 @@ Object.assign(specscope, (() => {
 
   /** What the engine is doing, in words. */
   function sentence() {
-    const off = state.lm_off ? " " + fill(words[language].lm_off, state) : "";
+    const off = state.off ? " " + fill(words[language].methods_off, state) : "";
     return fill(words[language]["state_" + state.state] ?? "", state) + off;
   }
 
@@ -72,6 +72,18 @@ Object.assign(specscope, (() => {
   // What the visitor typed survives examples and reloads.
   const mine = () => keep.get("prompt") ?? "";
   addEventListener("input", event => { if (event.target.closest?.("#prompt")) keep.set("prompt", event.target.value); }, true);
+
+  // A setting is shown only beside methods that listen to it; the style does the hiding.
+  const listen = () => {
+    const method = document.querySelector("#method input:checked");
+    if (method) document.getElementById("try").dataset.method = method.value;
+  };
+  addEventListener("change", event => { if (event.target.closest?.("#method")) listen(); }, true);
+  new MutationObserver((_, observer) => {
+    if (!document.querySelector("#method input:checked")) return;
+    observer.disconnect();
+    listen();
+  }).observe(document.documentElement, { childList: true, subtree: true });
 
   addEventListener("keydown", event => {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !event.target.closest?.("#prompt")) return;

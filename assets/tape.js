@@ -145,6 +145,7 @@ function mountTape(element, source) {
   const stats = make("div.tape-stats"), definition = make("p.tape-definition", { id: "tape-definition" });
   const card = worded(make("section.tape-card"), "card", "aria-label");
   const legend = make("ul.tape-legend");
+  const curves = mountCurves(() => source.words[S.language]);
   const number = make("span.tape-number", { role: "rowheader" }), clock = make("div.tape-clock", { role: "gridcell" });
   const slots = make("div.tape-slots", { role: "presentation" });
   stage.append(number, slots, clock);
@@ -155,7 +156,7 @@ function mountTape(element, source) {
       make("div.tape-numbers", {}, stats, definition)),
     grid,
     make("div.tape-transport", {}, play, scrub, place, pace),
-    sentence, legend, card);
+    sentence, legend, curves.node, card);
 
   const tiles = ["per_pass", "accepted", "speed", "plain"].map(key => {
     const value = make("span.tape-value"), unit = worded(make("span.tape-unit"), "stat_" + key);
@@ -308,6 +309,7 @@ function mountTape(element, source) {
     drawNumbers(beat);
     drawSentence(beat);
     drawTransport(beat);
+    drawCurves(round, beat);
     rove();
     mark();
   }
@@ -443,6 +445,11 @@ function mountTape(element, source) {
     define();
   }
 
+  function drawCurves(round, beat) {
+    const knobs = S.header?.knobs ?? {}, counts = S.rounds[doneRounds(beat) - 1]?.counts;
+    curves.show({ run: S.run, counts, round, beat, places: Math.max(1, knobs.k ?? 1), threshold: knobs.threshold ?? 0 });
+  }
+
   function define() {
     for (const { key, tile } of tiles) tile.classList.toggle("is-told", S.stat === key);
     const { counts, tokens, seconds, plain, ratio } = S.numbers ?? {};
@@ -497,7 +504,8 @@ function mountTape(element, source) {
     badge.className = "tape-badge is-" + header.badge;
     write(badge, "badge_" + header.badge, { machine: header.machine ?? "?", date: (header.started ?? "").slice(0, 10) });
     const { target, draft } = header.models, { sampling } = header;
-    const knobs = Object.entries(header.knobs ?? {}).map(([name, value]) => name + " " + value);
+    const knobs = Object.entries(header.knobs ?? {}).map(([name, value]) =>
+      typeof value === "boolean" ? say(`knob_${name}_${value ? "on" : "off"}`) : name === "threshold" && !value ? null : name + " " + value);
     const facts = [say("method_name_" + header.method) ?? header.method, target.name, target.weights, draft?.weights,
       target.dtype, target.device, ...knobs, "T " + sampling.temperature, say("seed") + " " + (header.seed ?? sampling.seed),
       say("rule_name_" + header.rule) ?? header.rule, say(header.lossless ? "lossless" : "lossy")];
@@ -619,8 +627,10 @@ function mountTape(element, source) {
 
   function draftFacts(round, slot) {
     const d = round.draft[slot], v = round.verify[slot];
+    const heads = [d.confidence != null && ["confidence", probability(d.confidence)], d.bias != null && ["bias", (d.bias < 0 ? "−" : "+") + Math.abs(d.bias).toFixed(2)]];
     return facts([["p", probability(v.p_tok)], ["q", probability(d.q_tok)], ["ratio", probability(v.ratio)], ["u", probability(v.u)],
-      ["p_rank", v.p_rank ?? "–"], ["q_rank", d.q_rank ?? "–"], ["entropy", v.p_entropy == null ? "–" : v.p_entropy.toFixed(2)]]);
+      ["p_rank", v.p_rank ?? "–"], ["q_rank", d.q_rank ?? "–"], ["entropy", v.p_entropy == null ? "–" : v.p_entropy.toFixed(2)],
+      ...heads.filter(Boolean)]);
   }
 
   function ownFacts(round) {

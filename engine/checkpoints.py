@@ -9,23 +9,25 @@ A stored file keeps matrices as 8-bit rows with a scale each, and the hash of th
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from engine.drafters.block import Backbone, BlockConfig, spread
 from engine.drafters.dflash import DFlash
 from engine.drafters.dspark import DSpark, DSparkConfig
 from engine.drafters.lm import Pruned, PrunedConfig
 from engine.load import Loaded, from_hub
-from engine.weights import LoadError
+from engine.weights import LoadError, sha256
 
+STORED = Path(__file__).parents[1] / "assets" / "drafters"
 SHARED = {"embed_tokens.weight": "get_input_embeddings", "lm_head.weight": "get_output_embeddings"}
 NOT_READ = (
     "input_embedding_scale",
@@ -98,8 +100,9 @@ def _backbone(raw: dict) -> dict:
     return found | {"taps": tuple(found["taps"]), "theta": float(theta)}
 
 
-def load(source: str | Path, target: Loaded, any_target: bool = False, progress=lambda state: None) -> Backbone:
-    """A published drafter from a folder or hub id, in the target's number format and on its device, checked against it."""
+def load(source: str | Path, target: Loaded, any_target: bool = False, progress=lambda state: None) -> Loaded:
+    """A published drafter from a folder or hub id, in the target's number format and on its device, checked against it: a
+    Loaded whose model is the drafter's net."""
     folder = Path(source) if Path(source).is_dir() else from_hub(str(source), progress).folder
     if not (folder / "config.json").is_file():
         raise LoadError(f"{folder} has no config.json. Possible: a folder or hub id of {', '.join(FORMATS)}.")
@@ -110,16 +113,20 @@ def load(source: str | Path, target: Loaded, any_target: bool = False, progress=
         raise LoadError(f"{folder} holds {families or 'no architecture'}. Possible: {', '.join(FORMATS)}.")
     with torch.device("meta"):
         net = family(raw)
-    tensors, facts = {}, {}
+    tensors, facts, digests = {}, {}, []
     for path in sorted(folder.glob("*.safetensors")):
         part, found = _read(path)
         tensors |= part
         facts |= found
+        digests.append(sha256(path))
+    kinds = sorted({str(t.dtype).removeprefix("torch.") for t in tensors.values()})
     shared = {name: tensors.pop(name) for name in SHARED if name in tensors}
     _fit(net, target, facts.get("target_hash"), any_target)
     for name, matrix in shared.items():
         _same(name, matrix, getattr(target.model, SHARED[name])().weight)
-    return _fill(net, tensors, target)
+    digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    words = f"{'/'.join(kinds)} weights"
+    return replace(target, model=_fill(net, tensors, target), name=str(source), weights=words, hash=digest[:16])
 
 
 def export(net: Backbone, target: Loaded, folder: Path) -> None:
@@ -160,21 +167,37 @@ def export(net: Backbone, target: Loaded, folder: Path) -> None:
 
 def store(net: Backbone, path: Path, target_hash: str, **facts: str) -> None:
     """Keep a drafter in one file, a quarter of its 32-bit size; `facts` (how it was trained) travel with it."""
-    kind = next(name for name, (cls, _) in NETS.items() if type(net) is cls)
-    header = {"kind": kind, "config": json.dumps(asdict(net.config)), "target_hash": target_hash, **facts}
+    header = {"kind": kind_of(net), "config": json.dumps(asdict(net.config)), "target_hash": target_hash, **facts}
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file(pack(net.state_dict()), path, metadata=header)
 
 
-def restore(path: Path, target: Loaded, any_target: bool = False) -> Backbone:
-    """A stored drafter, in the target's number format and on its device."""
+def kind_of(net: nn.Module) -> str:
+    """The method that a net drafts for."""
+    return next(name for name, (cls, _) in NETS.items() if type(net) is cls)
+
+
+def find(kind: str, target_hash: str) -> Path | None:
+    """The stored drafter of a kind that was trained for weights with this hash, if one travels with this program."""
+    for path in sorted(STORED.glob(f"{kind}-*.safetensors")):
+        facts = _read_facts(path)
+        if facts.get("kind") == kind and facts.get("target_hash") == target_hash:
+            return path
+    return None
+
+
+def restore(path: Path, target: Loaded, any_target: bool = False) -> Loaded:
+    """A stored drafter, in the target's number format and on its device: a Loaded whose model is the drafter's net."""
     tensors, facts = _read(path)
     cls, shape = NETS[facts["kind"]]
     config = json.loads(facts["config"])
+    if "taps" in config:
+        config["taps"] = tuple(config["taps"])
     with torch.device("meta"):
-        net = cls(shape(**config | {"taps": tuple(config["taps"])}))
+        net = cls(target.model, shape(**config)) if cls is Pruned else cls(shape(**config))
     _fit(net, target, facts["target_hash"], any_target)
-    return _fill(net, unpack(tensors), target)
+    net, words = _fill(net, unpack(tensors), target), f"trained for {target.name}, 8-bit rows"
+    return replace(target, model=net, name=path.stem, weights=words, hash=sha256(path)[:16])
 
 
 def pack(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -199,6 +222,11 @@ def unpack(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 # ---- checks
 
 
+def _read_facts(path: Path) -> dict[str, str]:
+    with safe_open(path, "pt") as file:
+        return file.metadata() or {}
+
+
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
         with safe_open(path, "pt") as file:
@@ -209,6 +237,10 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def _fit(net: Backbone, target: Loaded, trained_for: str | None, any_target: bool) -> None:
     """Refuse a target of another shape, and one with other weights than those the drafter was trained for."""
+    if trained_for not in (None, target.hash) and not any_target:
+        raise LoadError(f"the drafter was trained for weights {trained_for}; {target.name} has {target.hash}")
+    if isinstance(net, Pruned):
+        return
     config, rows = net.config, target.model.get_input_embeddings().weight.shape[0]
     theirs = target.model.config.get_text_config()
     for what, ours, its in (
@@ -223,8 +255,6 @@ def _fit(net: Backbone, target: Loaded, trained_for: str | None, any_target: boo
         raise LoadError(f"the drafter taps layers {list(config.taps)}; of {target.name} it may tap 0 to {last - 1}")
     if not 0 <= config.mask < rows:
         raise LoadError(f"the drafter's mask is id {config.mask}; the target's embedding has {rows} rows")
-    if trained_for not in (None, target.hash) and not any_target:
-        raise LoadError(f"the drafter was trained for weights {trained_for}; {target.name} has {target.hash}")
 
 
 def _same(name: str, theirs: Tensor, ours: Tensor) -> None:

@@ -32,13 +32,21 @@ def _fail(message: str) -> int:
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = _Parser(prog="python -m engine.generate", description=__doc__.splitlines()[0])
-    parser.add_argument("--method", default="plain", help="plain, ngram or lm")
+    parser.add_argument("--method", default="plain", help="plain, ngram, lm, dflash or dspark")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--prompt", help="the text to answer")
     source.add_argument("--prompt-file", type=Path, help="a file that holds it")
     parser.add_argument("--raw", action="store_true", help="continue the text as it stands, without the chat template")
     parser.add_argument("--k", type=int, help="drafted tokens a round")
     parser.add_argument("--n", type=int, help="longest match, for --method ngram")
+    parser.add_argument(
+        "--threshold", type=float, help="dflash, dspark: send no token that the drafter is less sure of"
+    )
+    parser.add_argument("--sampled", action="store_true", default=None, help="dflash: draw tokens, not the likeliest")
+    parser.add_argument("--no-markov", dest="markov", action="store_false", default=None, help="dspark: head off")
+    parser.add_argument(
+        "--no-confidence", dest="confidence", action="store_false", default=None, help="dspark: head off"
+    )
     parser.add_argument("--temperature", type=float, default=0.0, help="0 = greedy")
     parser.add_argument("--top-k", type=int, default=0, help="0 = off")
     parser.add_argument("--top-p", type=float, default=1.0, help="1 = off")
@@ -48,7 +56,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--stop", nargs="+", default=[], metavar="S", help="strings that end the text")
     parser.add_argument("--ignore-eos", action="store_true", help="write on behind the end-of-text token")
     parser.add_argument("--target", help="name, folder or hub id of the target (default: smollm2-135m)")
-    parser.add_argument("--draft", help="folder or hub id of a draft model, for --method lm")
+    parser.add_argument("--draft", help="folder or hub id of other drafter weights")
     parser.add_argument("--rule", default="exact", help="exact, match (lossless); tolerance, typical (lossy)")
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
@@ -72,16 +80,17 @@ def main(argv: list[str] | None = None) -> int:
             max_new=args.max_new, stop_strings=tuple(args.stop), seed=args.seed,
         )  # fmt: skip
         from engine.load import load_model
-        from engine.methods import Target, settle
+        from engine.methods import KNOBS, Target, settle
         from engine.run import run
         from engine.verify import rule_named
 
         rule_named(args.rule)
-        settle(args.method, args.draft, k=args.k, n=args.n)
+        knobs = {name: getattr(args, name) for name in KNOBS}
+        settle(args.method, args.draft, **knobs)
         target = Target(load_model(args.target, dtype=args.dtype, device=args.device, progress=_progress))
         records = run(
-            target, prompt, args.method, sampling, k=args.k, n=args.n, rule=args.rule, draft=args.draft, raw=args.raw,
-            ignore_eos=args.ignore_eos, baseline=args.baseline,
+            target, prompt, args.method, sampling, rule=args.rule, draft=args.draft, raw=args.raw,
+            ignore_eos=args.ignore_eos, baseline=args.baseline, **knobs,
         )  # fmt: skip
         if args.trace:
             records = trace.write(args.trace, records)

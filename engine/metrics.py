@@ -16,15 +16,14 @@ EMPTY = dict.fromkeys(("rounds", "passes", "tokens", "drafted", "tested", "accep
 )
 
 
-def count(before: dict, record: dict) -> dict:
-    """The running counts after one more round."""
-    verdicts = [(d["depth"], v["verdict"]) for d, v in zip(record["draft"], record["verify"], strict=True)]
+def count(before: dict, verdicts: list[tuple[int, str]], tokens: int) -> dict:
+    """The running counts after one more round: (depth, verdict) of its nodes, and how many tokens it committed."""
     kept = {depth for depth, verdict in verdicts if verdict == "kept"}
     tested = {depth for depth, verdict in verdicts if verdict in ("kept", "rejected")}
     return {
         "rounds": before["rounds"] + 1,
         "passes": before["passes"] + 1,
-        "tokens": before["tokens"] + len(record["emit"]),
+        "tokens": before["tokens"] + tokens,
         "drafted": before["drafted"] + len(verdicts),
         "tested": before["tested"] + sum(verdict in ("kept", "rejected") for _, verdict in verdicts),
         "accepted": before["accepted"] + sum(verdict == "kept" for _, verdict in verdicts),

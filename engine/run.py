@@ -41,11 +41,11 @@ def run(
     raw: bool = False,
     ignore_eos: bool = False,
     baseline: int = 0,
-    **knobs: int | None,
+    **knobs: int | float | bool | None,
 ) -> Iterator[dict]:
     """Yields records of the schema in engine/trace.py; while a long prompt is read also {"type": "reading", "done", "total"}.
 
-    knobs: those of the method (k, n), see METHODS. baseline: how many tokens of plain decoding to time after the run, on the
+    knobs: those of the method, see METHODS. baseline: how many tokens of plain decoding to time after the run, on the
     same prompt (0 = none). Closing the iterator stops the engine. Settings that cannot be honoured raise ValueError before
     anything runs.
     """

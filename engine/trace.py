@@ -95,17 +95,14 @@ def describe(step: Step, vocabulary: Vocabulary, before: dict | None = None) -> 
     target = _Opinions(step.logits, step.p, proposal.parents + 1, proposal.tokens)
     guesses = _guesses(proposal, tokens)
     trials = {trial.node: trial for trial in step.verdict.trials}
-    depth: list[int] = []
     draft, verify = [], []
-    for node, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
-        depth.append(1 if parent < 0 else depth[parent] + 1)
+    for node, (token, parent, (depth, verdict)) in enumerate(zip(tokens, parents, verdicts(step), strict=True)):
         place = {"slot": node, "parent": None if parent < 0 else parent}
         story = proposal.story[node] if proposal.story else {}
-        draft.append({**place, "token_id": token, "depth": depth[node], **guesses[node], **story})
+        draft.append({**place, "token_id": token, "depth": depth, **guesses[node], **story})
         judged = target.of(node, parent + 1, "p")
         q, trial = draft[node]["q_tok"], trials.get(node)
         chance = trial.chance if trial else min(1.0, judged["p_tok"] / q) if q else 0.0
-        verdict = "not_reached" if trial is None else "kept" if trial.accepted else "rejected"
         verify.append({"slot": node, **judged, "ratio": _short(chance), "u": trial and trial.u, "verdict": verdict})
     last = before["counts"] if before else metrics.EMPTY
     times = {f"t_{phase}": round(1000 * spent, 4) for phase, spent in step.seconds.items()}
@@ -124,8 +121,17 @@ def describe(step: Step, vocabulary: Vocabulary, before: dict | None = None) -> 
         "note": proposal.note or None,
     }
     record["texts"] = {str(i): vocabulary.piece(i) for i in sorted(_mentioned(record))}
-    record["counts"] = metrics.count(last, record)
+    record["counts"] = metrics.count(last, verdicts(step), len(step.tokens))
     return record
+
+
+def verdicts(step: Step) -> list[tuple[int, str]]:
+    """(depth from 1, "kept" | "rejected" | "not_reached") of every node of a round."""
+    trials = {trial.node: "kept" if trial.accepted else "rejected" for trial in step.verdict.trials}
+    depth: list[int] = []
+    for parent in step.proposal.parents.tolist():
+        depth.append(1 if parent < 0 else depth[parent] + 1)
+    return [(d, trials.get(node, "not_reached")) for node, d in enumerate(depth)]
 
 
 class _Opinions:

@@ -22,7 +22,7 @@ from app.words import NAMES, WORDS, words
 
 ROOT = Path(__file__).parents[1]
 GOOD = {"prompt": "hi", "method": "ngram", "k": 4, "temperature": 0, "top_p": 1, "seed": 0, "max_new": 8, "rule": "exact",
-        "top_k": 0, "min_p": 0}  # fmt: skip
+        "top_k": 0, "min_p": 0, "sampled": False, "markov": True, "confidence": True, "threshold": 0}  # fmt: skip
 
 
 def test_words_have_the_same_keys_and_blanks_in_all_languages():
@@ -87,7 +87,7 @@ BAD = [
     ("prompt", ""), ("prompt", " \n\t"), ("prompt", "x" * 1_000_000), ("prompt", 7), ("prompt", None), ("k", 0), ("k", 2.5),
     ("k", -1), ("k", 1e6), ("k", "4"), ("k", True), ("k", float("nan")), ("temperature", -1), ("temperature", float("inf")),
     ("top_p", 0), ("top_p", 1.1), ("seed", -1), ("seed", 0.5), ("max_new", 0), ("max_new", 10_000), ("method", "magic"),
-    ("method", ["lm"]), ("rule", None), ("top_k", -1), ("min_p", 2),
+    ("method", ["lm"]), ("rule", None), ("top_k", -1), ("min_p", 2), ("threshold", 1.5), ("markov", "on"), ("sampled", 1),
 ]  # fmt: skip
 
 
@@ -106,10 +106,12 @@ def test_bad_settings_are_named_in_every_language(name, value):
 
 def test_good_settings_pass():
     """What the page offers is accepted; methods and rules are the engine's own."""
-    from engine.methods import METHODS
+    from engine.methods import KNOBS, METHODS
     from engine.verify import RULES
 
     assert set(sources.METHODS) == set(METHODS) and set(sources.RULES) == set(RULES)
+    assert all(set(knobs) <= METHODS[name].knobs.keys() for name, knobs in sources.KNOBS.items())
+    assert {name for name, bounds in KNOBS.items() if bounds is bool} == set(sources.SWITCHES)
     for method in sources.METHODS:
         for rule in sources.RULES:
             assert not sources.problems(GOOD | {"method": method, "rule": rule, "seed": 2**53 - 1, "temperature": 0.7})

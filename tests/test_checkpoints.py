@@ -116,7 +116,7 @@ def test_e41_what_a_config_leaves_open_or_asks_in_vain_is_named(change, words):
 def test_e47_what_is_exported_loads_again(tmp_path, kind, rest):
     loaded, ours = target(), halved(net(kind, **rest))
     export(ours, loaded, tmp_path)
-    same(load(tmp_path, loaded), ours)
+    same(load(tmp_path, loaded).model, ours)
     file = load_file(tmp_path / "model.safetensors")
     assert {t.dtype for t in file.values()} == {torch.bfloat16}
     assert ("lm_head.weight" in file) == ours.config.anchor_guesses
@@ -131,7 +131,7 @@ def test_a_layout_that_nobody_publishes_is_not_exported(tmp_path):
 def test_the_references_own_checkpoints_load_and_draft(head):
     root = golden.folder("dspark")
     model = golden.target("dspark", golden.read("dspark", "target_config.json"))
-    ours = load(root / f"draft_{head}", Loaded(model, None, None, "fixture", "random", "abc", "float32", DEVICE))
+    ours = load(root / f"draft_{head}", Loaded(model, None, None, "fixture", "random", "abc", "float32", DEVICE)).model
     told, lm = golden.read("dspark"), LM(model)
     steps = list(Engine(lm, DSparkDrafter(ours, lm)).generate(told["prompt"], Sampling(max_new=40)))
     assert steps[-1].sequence.output == told[head]["greedy_output"]
@@ -145,7 +145,7 @@ def test_weights_in_several_files_are_read_together(tmp_path):
     (tmp_path / "model.safetensors").unlink()
     for i, part in enumerate((names[:9], names[9:]), 1):
         save_file({name: whole[name] for name in part}, tmp_path / f"model-{i:05}-of-00002.safetensors")
-    same(load(tmp_path, loaded), ours)
+    same(load(tmp_path, loaded).model, ours)
 
 
 # ---- refusals
@@ -213,7 +213,7 @@ def test_weights_refuse_a_target_they_were_not_trained_for_unless_told_to(tmp_pa
     for read, source in ((load, tmp_path / "published"), (restore, tmp_path / "ours.safetensors")):
         with pytest.raises(LoadError, match="trained for weights abc; tiny has other"):
             read(source, other)
-        assert read(source, other, any_target=True).config == ours.config
+        assert read(source, other, any_target=True).model.config == ours.config
 
 
 # ---- storage
@@ -239,7 +239,7 @@ def test_a_stored_drafter_comes_back_and_guesses_alike(tmp_path, kind):
     loaded, ours = target(), net(kind)
     path = tmp_path / "deep" / "drafter.safetensors"
     store(ours, path, loaded.hash, corpus="none", steps="0")
-    back = restore(path, loaded)
+    back = restore(path, loaded).model
     same(back, ours, tolerance=0.02)
     assert path.stat().st_size < 0.4 * sum(4 * p.numel() for p in ours.parameters())
     drafter = {DFlash: DFlashDrafter, DSpark: DSparkDrafter}[kind]

@@ -10,9 +10,9 @@ from toys import DEVICE, PROMPT, argmax_oracle, block_net, dflash, dspark, tiny
 
 from engine import LM, Engine, Sampling
 from engine.checkpoints import deepspec
-from engine.drafters.lesson import Batch, choose_anchors, lesson
 from engine.drafters.dflash import DFlashDrafter
 from engine.drafters.dspark import DSpark, DSparkDrafter
+from engine.drafters.lesson import Batch, choose_anchors, lesson
 from engine.types import Proposal
 from engine.verify import verify
 

@@ -4,23 +4,9 @@ import json
 
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from toys import tiny
-from transformers import PreTrainedTokenizerFast
+from toys import save, tiny
 
 from engine.generate import main
-
-
-def save(folder, model):
-    """A model with a byte-level tokenizer of its size; the last id ends the text."""
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {letter: i for i, letter in enumerate(letters)} | {"<end>": len(letters)}
-    tokenizer = Tokenizer(models.BPE(vocabulary, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>").save_pretrained(folder)
-    model.save_pretrained(folder)
-    return str(folder)
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +110,7 @@ def test_a_prompt_file_and_a_raw_prompt(call, tmp_path):
 
 
 BAD = {
-    "unknown method": (["--method", "magic"], "choose one of plain, ngram, lm"),
+    "unknown method": (["--method", "magic"], "choose one of plain, ngram, lm, dflash, dspark"),
     "unknown rule": (["--rule", "best"], "choose one of exact"),
     "k of zero": (["--method", "ngram", "--k", "0"], "from 1 to 64"),
     "k of a million": (["--method", "ngram", "--k", "1000000"], "from 1 to 64"),
@@ -135,8 +121,12 @@ BAD = {
     "temperature of nan": (["--temperature", "nan"], "from 0 to 100"),
     "no tokens": (["--max-new", "0"], "1 or more|from 1"),
     "empty stop": (["--stop", ""], "stop string"),
-    "lm without a draft": (["--method", "lm"], "no draft model"),
-    "draft for ngram": (["--method", "ngram", "--draft", "x"], "method lm"),
+    "lm without weights": (["--method", "lm"], "no weights for target"),
+    "dspark without weights": (["--method", "dspark"], "engine.training.train dspark"),
+    "draft for ngram": (["--method", "ngram", "--draft", "x"], "lm, dflash, dspark"),
+    "a draft that is no drafter": (["--method", "dflash", "--draft", "/nowhere/at/all"], "nowhere"),
+    "threshold of two": (["--method", "dspark", "--threshold", "2"], "from 0.0 to 1.0"),
+    "a Markov head for lm": (["--method", "lm", "--no-markov"], "lm has no markov"),
     "draft that is not there": (["--method", "lm", "--draft", "/nowhere"], "There is no folder"),
     "unknown dtype": (["--dtype", "int3"], "float32"),
     "unknown device": (["--device", "abacus"], "cpu"),

@@ -15,7 +15,7 @@ def imports(code, blocked):
 
 
 def test_the_engine_imports_without_gradio_and_plotly():
-    imports("import engine.run, engine.generate, engine.bench, engine.training.synthesize, engine.training.train", ["gradio", "plotly"])
+    imports("import engine.run, engine.generate, engine.bench, engine.training.train", ["gradio", "plotly"])
 
 
 def test_values_metrics_and_traces_import_without_torch():

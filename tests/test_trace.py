@@ -81,9 +81,8 @@ def _rounds_with(rounds, depth, verdicts):
 
 def test_e60_a_later_coincidence_is_not_reached_and_not_accepted():
     matches = [1, 0, 1, 1]
-    record = {"draft": [{"depth": i + 1} for i in range(4)], "emit": [1, 2]}
-    record["verify"] = [{"verdict": v} for v in ("kept", "rejected", "not_reached", "not_reached")]
-    counts = metrics.count(metrics.EMPTY, record)
+    verdicts = [(i + 1, v) for i, v in enumerate(("kept", "rejected", "not_reached", "not_reached"))]
+    counts = metrics.count(metrics.EMPTY, verdicts, 2)
     assert counts["accepted"] == matches.index(0) == 1 and counts["tested"] == 2
     assert counts["kept"] == [1] and counts["reached"] == [1, 1] and counts["offered"] == [1, 1, 1, 1]
 

@@ -4,7 +4,8 @@ import math
 import os
 
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from engine import LM, Engine, Proposal, Sampling
 from engine.drafters import NoDraft, chain
@@ -28,6 +29,18 @@ def tiny(seed=0, vocab=11, layers=2, spread=0.35, dtype=torch.float64, **config)
         initializer_range=spread, bos_token_id=None, eos_token_id=None, pad_token_id=None,
     )  # fmt: skip
     return Qwen3ForCausalLM(Qwen3Config(**settings | config)).to(DEVICE, dtype)
+
+
+def save(folder, model):
+    """Write a model with a byte-level tokenizer of its size; the last id ends the text."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {letter: i for i, letter in enumerate(letters)} | {"<end>": len(letters)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>").save_pretrained(folder)
+    model.save_pretrained(folder)
+    return str(folder)
 
 
 class TreeDrafter:

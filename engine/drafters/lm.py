@@ -114,11 +114,13 @@ class Pruned(nn.Module):
     are the target's own.
     """
 
-    def __init__(self, target: nn.Module, layers: int):
+    def __init__(self, target: nn.Module, config: PrunedConfig):
         super().__init__()
-        self.config = PrunedConfig(layers)
-        decoder = type(target)(shape(target, layers)).get_decoder()
-        decoder.embed_tokens = None
+        self.config = config
+        few = shape(target, config.layers)
+        few._attn_implementation = "sdpa"  # until it drafts
+        decoder = type(target)(few).get_decoder()
+        decoder.embed_tokens, decoder.rotary_emb = None, target.get_decoder().rotary_emb
         self.decoder = decoder
         nn.init.ones_(decoder.norm.weight)
         hidden = target.config.get_text_config().hidden_size
@@ -148,7 +150,7 @@ class Pruned(nn.Module):
     def model(self, target: nn.Module) -> nn.Module:
         """An ordinary causal LM with these layers; the adapter is multiplied into its output matrix."""
         with torch.device("meta"):
-            model = type(target)(shape(target, self.config.layers))
+            model = type(target)(self.decoder.config)  # the very object: the layers ask it how to attend
         theirs, ours, head = target.get_decoder(), model.get_decoder(), target.get_output_embeddings().weight
         ours.embed_tokens, ours.rotary_emb = theirs.embed_tokens, theirs.rotary_emb
         ours.layers, ours.norm = self.decoder.layers, self.decoder.norm
@@ -168,7 +170,7 @@ def shape(target: nn.Module, layers: int):
 def begin_pruned(target: nn.Module, layers: int, texts: Iterable[Batch], ridge: float = 1e-2) -> Pruned:
     """Untrained: the target's own first layers, and the adapter by least squares over `texts` (a tuned lens; Belrose et al.
     2023)."""
-    net = Pruned(target, layers)
+    net = Pruned(target, PrunedConfig(layers))
     embed, decoder = target.get_input_embeddings(), target.get_decoder()
     net.to(embed.weight.device, embed.weight.dtype)
     for ours, theirs in zip(net.decoder.layers, decoder.layers, strict=False):

@@ -25,14 +25,13 @@ from engine.engine import BrokenLogits, refuse_broken
 from engine.load import Loaded, load_model
 from engine.model import LM
 from engine.run import end_ids
-from engine.training.corpus import ANSWER, FORCED, LENGTH, USER, Corpus
 from engine.sampling import draw, warp
+from engine.training.corpus import ANSWER, FORCED, LENGTH, USER, Corpus
 from engine.training.progress import Progress
 from engine.types import Sampling
 from engine.weights import LoadError
 
 TEMPERATURES = (0.0, 0.3, 0.7, 1.0)  # of the answers, in equal parts; greedy text repeats itself, so it is not the rule
-TURN = 160  # most tokens in a self-written user turn
 AS_USER = Sampling(temperature=1.0, min_p=0.02)
 OPENERS = (
     "Write a Python function that", "Write a JavaScript function that", "Explain step by step how",
@@ -74,6 +73,7 @@ class Chat:
     temperature: float  # of the answers
     given: deque[int]
     turn: int  # whose words the model writes next
+    most: int  # tokens in a self-written user turn
     tokens: list[int] = field(default_factory=list)
     role: list[int] = field(default_factory=list)
     since: int = 0  # length of the turn that is being written
@@ -87,13 +87,13 @@ class Chat:
         self.tokens.append(drawn)
         self.role.append(self.turn)
         self.since += 1
-        if drawn in ends or (self.turn == USER and self.since == TURN):
+        if drawn in ends or (self.turn == USER and self.since == self.most):
             between = template.to_answer if self.turn == USER else template.to_user
             self.given.extend(between[1:] if drawn in ends and between[:1] and between[0] in ends else between)
             self.turn, self.since = (ANSWER if self.turn == USER else USER), 0
 
 
-def make_chat(index: int, seed: int, loaded: Loaded, template: Template, prompts: list[str]) -> Chat:
+def make_chat(index: int, seed: int, length: int, loaded: Loaded, template: Template, prompts: list[str]) -> Chat:
     """Chat number `index`, which depends on nothing else but the seed (and the prompts)."""
     dice = np.random.default_rng([seed, index])
     words = prompts[index // len(TEMPERATURES) % len(prompts)] if prompts else ""
@@ -101,7 +101,9 @@ def make_chat(index: int, seed: int, loaded: Loaded, template: Template, prompts
         words = str(dice.choice(OPENERS))
     given = template.opening + (loaded.tokenizer(words, add_special_tokens=False).input_ids if words else [])
     temperature = TEMPERATURES[index % len(TEMPERATURES)]
-    return Chat(temperature, deque(given + template.to_answer if prompts else given), ANSWER if prompts else USER)
+    if prompts:
+        return Chat(temperature, deque(given + template.to_answer), ANSWER, length // 3)
+    return Chat(temperature, deque(given), USER, length // 3)
 
 
 def synthesize(
@@ -124,7 +126,7 @@ def synthesize(
     for number in range(shards):
         path = out / f"chats_{seed}_{number:05}.npz"
         if not path.exists():
-            batch = [make_chat(number * rows + i, seed, loaded, template, prompts or []) for i in range(rows)]
+            batch = [make_chat(number * rows + i, seed, length, loaded, template, prompts or []) for i in range(rows)]
             dice = np.random.default_rng([seed, number, length])
             for done in range(length):
                 progress((number + done / length) / shards)

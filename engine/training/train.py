@@ -43,7 +43,7 @@ class TrainingFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Plan:
-    """What decides a run's weights, beside the data. rate: of AdamW, after a warm-up of 4 % it falls as a cosine."""
+    """What decides a run's weights, beside the data. rate: after a warm-up of 4 % it falls as a cosine."""
 
     method: str
     steps: int
@@ -70,14 +70,16 @@ class Trainer:
         self.device = self.embed.weight.device
         self.words = frequent(corpus[: len(self.train)], plan.words, self.head.weight.shape[0], self.device)
         torch.manual_seed(plan.seed)
-        fresh = RECIPES[plan.method](loaded, self.first_texts()) if init is None else checkpoints.restore(init, loaded)
+        fresh = (
+            RECIPES[plan.method](loaded, self.first_texts())
+            if init is None
+            else checkpoints.restore(init, loaded).model
+        )
         self.net = fresh.to(self.device, self.embed.weight.dtype).requires_grad_(True).train()
         self.master = {name: p.detach().float().clone() for name, p in self.net.named_parameters()}
         for tensor in self.master.values():
             tensor.requires_grad_(True)
-        self.optimizer = torch.optim.AdamW(
-            self.master.values(), lr=plan.rate, weight_decay=0.0, betas=(0.9, 0.95), fused=True
-        )
+        self.optimizers = optimizers(self.net, self.master, plan.rate)
         self.done, self.seconds, self.cpu_seconds = 0, 0.0, 0.0
         self.curve: list[dict] = []
 
@@ -121,9 +123,10 @@ class Trainer:
         warm = max(1, round(0.04 * plan.steps))
         share = (at - warm) / max(1, plan.steps - warm)
         rate = plan.rate * (at / warm if at <= warm else 0.5 * (1 + math.cos(math.pi * share)))
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.step()
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            optimizer.step()
         with torch.no_grad():
             for name, tensor in self.master.items():
                 named[name].copy_(tensor)
@@ -154,7 +157,7 @@ class Trainer:
         return {
             "plan": asdict(self.plan), "corpus": self.corpus.hash, "target": self.loaded.hash, "done": self.done,
             "seconds": self.seconds, "cpu_seconds": self.cpu_seconds, "curve": json.dumps(self.curve),
-            "master": {name: t.detach() for name, t in self.master.items()}, "optimizer": self.optimizer.state_dict(),
+            "master": {name: t.detach() for name, t in self.master.items()}, "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
         }  # fmt: skip
 
     def save(self, path: Path) -> None:
@@ -180,7 +183,8 @@ class Trainer:
             for name, p in self.net.named_parameters():
                 self.master[name].copy_(kept["master"][name])
                 p.copy_(kept["master"][name])
-        self.optimizer.load_state_dict(kept["optimizer"])
+        for optimizer, state in zip(self.optimizers, kept["optimizers"], strict=True):
+            optimizer.load_state_dict(state)
         self.done, self.seconds, self.cpu_seconds = kept["done"], kept["seconds"], kept["cpu_seconds"]
         self.curve = json.loads(kept["curve"])
 
@@ -194,6 +198,20 @@ class Trainer:
             "transformers": transformers.__version__, "target": self.loaded.name, "dtype": self.loaded.dtype,
             "device": machine(self.device), "date": time.strftime("%Y-%m-%d"),
         }  # fmt: skip
+
+
+def optimizers(net: nn.Module, master: dict[str, Tensor], rate: float) -> list[torch.optim.Optimizer]:
+    """Muon (Jordan et al. 2024) for the square-ish matrices inside, AdamW for vectors and whatever has a row for each id; both
+    move a weight about as far a step at one rate."""
+    ids = {
+        f"{name}.weight"
+        for name, m in net.named_modules()
+        if isinstance(m, nn.Embedding | nn.Linear) and max(m.weight.shape) > 8192
+    }
+    inner = [t for name, t in master.items() if t.dim() == 2 and min(t.shape) > 1 and name not in ids]
+    outer = [t for t in master.values() if all(t is not other for other in inner)]
+    muon = torch.optim.Muon(inner, lr=rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
+    return [muon, torch.optim.AdamW(outer, lr=rate, weight_decay=0.0, betas=(0.9, 0.95), fused=True)]
 
 
 def frequent(corpus: Corpus, count: int, vocabulary: int, device: torch.device) -> Words:

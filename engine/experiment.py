@@ -1,0 +1,233 @@
+"""Every method on the same prompts: how far guesses hold, and what that is worth in seconds.
+
+    python -m engine.experiment --prompts questions.jsonl --out assets/experiments/methods.json
+
+Prompts are one a line, as JSON with "turns" (the first is taken), "question_id" and "category", or as plain text. Output counts
+up to its first repeated run of eight tokens: small models loop, and a loop flatters every drafter. At temperature 0 the prompts
+run one by one, every method right after plain decoding of the same prompt, and are timed; at other temperatures they run in
+batches and only counts are kept. The file holds raw counts for every prompt, so that all figures can be made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from engine import metrics, trace
+from engine.engine import Engine
+from engine.load import load_model
+from engine.methods import Target, build_drafter
+from engine.run import encode
+from engine.training.progress import Progress
+from engine.types import Sampling
+from engine.weights import LoadError
+
+VARIANTS = {  # name: (method, knobs)
+    "plain": ("plain", {}),
+    "ngram": ("ngram", {}),
+    "lm": ("lm", {"k": 7}),
+    "dflash": ("dflash", {}),
+    "dflash, drawn": ("dflash", {"sampled": True}),
+    "dspark": ("dspark", {}),
+    "dspark, Markov head off": ("dspark", {"markov": False}),
+    "dspark, threshold 0.3": ("dspark", {"threshold": 0.3}),
+}
+LOOP = 8  # tokens
+
+
+def repeats_at(tokens: list[int], n: int = LOOP) -> int:
+    """Where the first n-gram that occurred before ends; the length where none does."""
+    seen = set()
+    for end in range(n, len(tokens) + 1):
+        gram = tuple(tokens[end - n : end])
+        if gram in seen:
+            return end
+        seen.add(gram)
+    return len(tokens)
+
+
+@dataclass(frozen=True)
+class Round:
+    """What is kept of a Step: its tensors are let go."""
+
+    tokens: list[int]
+    verdicts: list[tuple[int, str]]
+    seconds: dict[str, float]
+
+
+def counts(rounds: list[Round]) -> dict:
+    """Totals of one run up to its first loop, without the round that read the prompt."""
+    written = [token for r in rounds for token in r.tokens]
+    limit, at, total = repeats_at(written), len(rounds[0].tokens), metrics.EMPTY
+    for r in rounds[1:]:
+        if at >= limit:
+            break
+        total = metrics.count(total, r.verdicts, len(r.tokens))
+        at += len(r.tokens)
+    return total
+
+
+def decode(target: Target, variant: str, prompts: list[list[int]], sampling: Sampling) -> list[list[Round]]:
+    """The rounds of every prompt; as many at once as the target has rows."""
+    method, knobs = VARIANTS[variant]
+    drafter, _, _ = build_drafter(target, method, **knobs)
+    engine = Engine(target.lm, drafter, vocabulary=target.loaded.vocabulary)
+    sequences = [engine.submit(ids, sampling) for ids in prompts]
+    rounds: dict[int, list[Round]] = {s.id: [] for s in sequences}
+    while not all(s.done for s in sequences):
+        for step in engine.step():
+            rounds[step.sequence.id].append(Round(step.tokens, trace.verdicts(step), step.seconds))
+    return [rounds[s.id] for s in sequences]
+
+
+def timed(target: Target, variants: list[str], prompts: list[list[int]], max_new: int) -> Iterator[tuple[int, dict]]:
+    """(prompt, {variant: counts and seconds}), greedy; the order of the methods changes with every prompt."""
+    sampling = Sampling(max_new=max_new)
+    for i, ids in enumerate(prompts):
+        order = random.Random(i).sample(variants, len(variants))
+        told = {}
+        for variant in order:
+            rounds = decode(target, variant, [ids], sampling)[0]
+            later = rounds[1:]
+            told[variant] = counts(rounds) | {
+                "written": sum(len(r.tokens) for r in later),
+                "seconds": round(sum(sum(r.seconds.values()) for r in later), 5),
+                "draft_seconds": round(sum(r.seconds["draft"] for r in later), 5),
+            }
+        yield i, told
+
+
+def speed_up(rows: list[dict], variant: str, draws: int = 2000) -> dict:
+    """How many times faster than plain: tokens per second of all prompts together, with a 95 % bootstrap over prompts."""
+
+    def ratio(some: list[dict]) -> float:
+        speed = {v: sum(r[v]["written"] for r in some) / sum(r[v]["seconds"] for r in some) for v in ("plain", variant)}
+        return speed[variant] / speed["plain"]
+
+    dice = random.Random(0)
+    found = sorted(ratio(dice.choices(rows, k=len(rows))) for _ in range(draws))
+    each = [
+        r["plain"]["seconds"] / r["plain"]["written"] / (r[variant]["seconds"] / r[variant]["written"]) for r in rows
+    ]
+    return {
+        "ratio": ratio(rows), "low": found[round(0.025 * draws)], "high": found[round(0.975 * draws)],
+        "slower_on": sum(e < 1 for e in each), "prompts": len(rows),
+    }  # fmt: skip
+
+
+def read_prompts(path: Path, number: int) -> list[dict]:
+    """The first prompts of every category, as evenly as possible."""
+    entries = []
+    for i, line in enumerate(line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()):
+        given = json.loads(line) if line.startswith("{") else {"turns": [line]}
+        entries.append(
+            {"id": given.get("question_id", i), "category": given.get("category", ""), "text": given["turns"][0]}
+        )
+    kinds: dict[str, list[dict]] = {}
+    for entry in entries:
+        kinds.setdefault(entry["category"], []).append(entry)
+    chosen = []
+    for place in range(len(entries)):
+        chosen += [kind[place] for kind in kinds.values() if place < len(kind)]
+    return chosen[:number]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--prompts", type=Path, required=True)
+    parser.add_argument("--number", type=int, default=60)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--max-new", type=int, default=96)
+    parser.add_argument("--temperatures", type=float, nargs="*", default=[1.0], help="beside 0")
+    parser.add_argument("--rows", type=int, default=8, help="prompts at once where nothing is timed")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--target", default=None)
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--device", default="auto")
+    args = parser.parse_args()
+    try:
+        entries = read_prompts(args.prompts, args.number)
+        loaded = load_model(args.target, dtype=args.dtype, device=args.device)
+        ids = [encode(loaded, entry["text"]) for entry in entries]
+        target = Target(loaded)
+        report = {
+            "command": "python -m engine.experiment " + " ".join(sys.argv[1:]), "date": time.strftime("%Y-%m-%d"),
+            "machine": trace.machine(), "threads": torch.get_num_threads(), "torch": torch.__version__,
+            "target": {"name": loaded.name, "hash": loaded.hash, "dtype": loaded.dtype, "device": loaded.device},
+            "max_new": args.max_new, "loop": LOOP, "weights": weights(target, args.variants),
+            "prompts": [{"id": e["id"], "category": e["category"], "tokens": len(i)} for e, i in zip(entries, ids, strict=True)],
+            "runs": {"0": []},
+        }  # fmt: skip
+        decode(target, "plain", ids[:1], Sampling(max_new=8))
+        with Progress("timing at temperature 0") as progress:
+            for i, told in timed(target, args.variants, ids, args.max_new):
+                report["runs"]["0"].append(told)
+                progress((i + 1) / len(ids))
+        wide = Target(loaded, args.rows)
+        for temperature in args.temperatures:
+            rows: list[dict] = [{} for _ in ids]
+            for variant in args.variants:
+                print(f"temperature {temperature}, {variant}", file=sys.stderr)
+                sampling = Sampling(temperature=temperature, max_new=args.max_new, seed=1)
+                for row, rounds in zip(rows, decode(wide, variant, ids, sampling), strict=True):
+                    row[variant] = counts(rounds)
+            report["runs"][f"{temperature:g}"] = rows
+    except (OSError, ValueError, LoadError) as error:
+        sys.exit(f"stopped: {error}")
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(report, separators=(",", ":")) + "\n")
+    for line in table(report):
+        print(line)
+
+
+def weights(target: Target, variants: list[str]) -> dict[str, str]:
+    """Hashes of the drafters' weights by method."""
+    out = {}
+    for method, knobs in (VARIANTS[v] for v in variants):
+        _, loaded, _ = build_drafter(target, method, **knobs)
+        if loaded is not None:
+            out[method] = loaded.hash
+    return out
+
+
+def total(rows: list[dict], variant: str) -> dict:
+    """Counts of all prompts together."""
+    sums = {name: sum(r[variant][name] for r in rows) for name in ("passes", "tokens", "drafted", "tested", "accepted")}
+    for name in ("offered", "reached", "kept"):
+        size = max(len(r[variant][name]) for r in rows)
+        sums[name] = [sum(r[variant][name][i] for r in rows if i < len(r[variant][name])) for i in range(size)]
+    return sums
+
+
+def table(report: dict) -> list[str]:
+    """The report as lines of Markdown."""
+    lines = []
+    for temperature, rows in report["runs"].items():
+        lines += [
+            f"T = {temperature}",
+            "",
+            "| method | tokens per pass | conditional acceptance at 1, 2, 3, ... | speed-up |",
+            "|---|---|---|---|",
+        ]
+        for variant in rows[0]:
+            sums = total(rows, variant)
+            rates = [f"{k / n:.2f}" for k, n in zip(sums["kept"], sums["reached"], strict=True) if n]
+            gain = ""
+            if "seconds" in rows[0][variant] and variant != "plain":
+                found = speed_up(rows, variant)
+                gain = f"{found['ratio']:.2f} ({found['low']:.2f}-{found['high']:.2f})"
+            lines.append(f"| {variant} | {sums['tokens'] / sums['passes']:.2f} | {' '.join(rates)} | {gain} |")
+        lines.append("")
+    return lines
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,273 @@
+"""The pipeline on a toy target: chats, features, training, resuming, tuning; and every way it can go wrong."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from toys import DEVICE, save, tiny
+
+from engine import LM, Engine, Sampling, checkpoints
+from engine.drafters.dflash import DFlashDrafter
+from engine.drafters.dspark import DSparkDrafter
+from engine.drafters.lm import ModelDrafter
+from engine.load import load_model
+from engine.training import corpus as corpora
+from engine.training import synthesize as synthesis
+from engine.training.corpus import ANSWER, FORCED, USER, Corpus, NoCorpus
+from engine.training.harvest import harvest
+from engine.training.train import Plan, Trainer, TrainingFailed, main, train
+
+METHODS = ("lm", "dflash", "dspark")
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    """A random model whose output matrix is its embedding moved on by one id: it likes to count, and that can be learnt."""
+    model = tiny(3, vocab=257, spread=0.3, dtype=torch.float32, layers=6)
+    with torch.no_grad():
+        model.lm_head.weight.copy_(1.5 * model.model.embed_tokens.weight.roll(1, 0))
+    folder = save(tmp_path_factory.mktemp("target"), model)
+    return load_model(folder, dtype="float32", device=DEVICE)
+
+
+@pytest.fixture(scope="module")
+def chats(target, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("chats")
+    synthesis.synthesize(target, folder, 256, length=48, rows=128, seed=1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corpus(target, chats):
+    return corpora.read([chats], target.vocabulary.size)
+
+
+@pytest.fixture(scope="module")
+def features(target, corpus, tmp_path_factory):
+    return harvest(target, corpus, tmp_path_factory.mktemp("features"), (0,))
+
+
+@torch.inference_mode()
+def stock(target, ids):
+    """The target's forward by transformers alone."""
+    target.model.set_attn_implementation("sdpa")
+    try:
+        return target.model(ids, output_hidden_states=True, use_cache=False)
+    finally:
+        target.model.set_attn_implementation("slab")
+
+
+def plan(method, steps, **rest):
+    settings = {"batch": 8, "anchors": 24, "rate": 3e-3, "words": 200, "seed": 2, "dtype": "float32"}
+    return Plan(method, steps, **settings | rest)
+
+
+def test_the_target_writes_chats_in_turns(target, corpus):
+    """Roles follow the template, answers have four temperatures, and T=0 answers are the target's own argmax."""
+    assert corpus.tokens.shape == (256, 48) and set(corpus.role.ravel()) <= {FORCED, USER, ANSWER}
+    assert {float(t) for t in corpus.temperature} == {np.float32(t) for t in synthesis.TEMPERATURES}
+    assert (corpus.role == ANSWER).sum() > 2000
+    checked = 0
+    for row in np.flatnonzero(corpus.temperature == 0)[:6]:
+        ids = torch.from_numpy(corpus.tokens[row].astype("int64"))[None].to(DEVICE)
+        best = stock(target, ids).logits[0].argmax(-1).cpu().numpy()
+        mine = corpus.role[row, 1:] == ANSWER
+        assert (best[:-1][mine] == corpus.tokens[row, 1:][mine]).all()
+        checked += mine.sum()
+    assert checked
+
+
+def test_a_stopped_synthesis_goes_on_and_writes_the_same(target, chats, tmp_path):
+    shutil.copy(sorted(chats.glob("*.npz"))[0], tmp_path)
+    synthesis.synthesize(target, tmp_path, 256, length=48, rows=128, seed=1)
+    again, first = (corpora.read([folder], 257) for folder in (tmp_path, chats))
+    assert again.hash == first.hash
+
+
+def test_prompts_of_ones_own_open_the_chats(target, tmp_path):
+    prompts = ["abc", "xyz!"]
+    synthesis.synthesize(target, tmp_path, 8, length=40, rows=8, seed=0, prompts=prompts)
+    mine = corpora.read([tmp_path], 257)
+    spelt = [target.tokenizer(p, add_special_tokens=False).input_ids for p in prompts]
+    for i, (tokens, role) in enumerate(zip(mine.tokens.tolist(), mine.role.tolist(), strict=True)):
+        given = spelt[i // 4 % 2]
+        at = next(k for k in range(8) if tokens[k : k + len(given)] == given)
+        assert set(role[: at + len(given)]) == {FORCED} and ANSWER in role
+
+
+def test_features_are_what_a_whole_forward_gives(target, corpus, features):
+    ids = torch.from_numpy(corpus.tokens[[5, 40]].astype("int64")).to(DEVICE)
+    taps, last = features.get([5, 40])
+    out = stock(target, ids).hidden_states
+    for found, expected in ((taps, out[1]), (last, out[-1])):
+        torch.testing.assert_close(found.float(), expected.float().cpu(), atol=0.03, rtol=0.02)  # kept as bfloat16
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_acceptance_rises_and_the_stored_net_drafts_as_measured(target, corpus, features, tmp_path, method):
+    """Held out, at T=0. The measure is teacher-forced; the engine, drafting for real, must agree with it."""
+    trainer = Trainer(plan(method, 200, rate=6e-3), target, corpus, features)
+    train(trainer, tmp_path / "checkpoint.pt", measure_every=100)
+    first, last = trainer.curve[0], trainer.curve[-1]
+    assert last["tokens_per_pass"] > first["tokens_per_pass"] + 0.15, trainer.curve
+    path = tmp_path / f"{method}.safetensors"
+    checkpoints.store(trainer.net, path, target.hash, **trainer.facts("test"))
+    net, lm = checkpoints.restore(path, target).model, LM(target.model)
+    drafter = {
+        "lm": lambda: ModelDrafter(LM(net.model(target.model)), 7),
+        "dflash": lambda: DFlashDrafter(net, lm),
+        "dspark": lambda: DSparkDrafter(net, lm),
+    }[method]()
+    rounds = tokens = 0
+    for row in [row for row in trainer.held_out if ANSWER in corpus.role[row, :30]]:
+        start = int(np.flatnonzero(corpus.role[row] == ANSWER)[0])
+        steps = list(Engine(lm, drafter).generate(corpus.tokens[row, :start].tolist(), Sampling(max_new=16)))
+        rounds += len(steps) - 1
+        tokens += sum(len(s.tokens) for s in steps[1:])
+    assert tokens / rounds > first["tokens_per_pass"] + 0.1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_killed_and_resumed_gives_the_same_weights(target, corpus, features, tmp_path, method):
+    whole = Trainer(plan(method, 12), target, corpus, features)
+    for _ in range(12):
+        whole.step()
+    part = Trainer(plan(method, 12), target, corpus, features)
+    for _ in range(5):
+        part.step()
+    part.save(tmp_path / "checkpoint.pt")
+    part.step()  # lost with the process
+    rest = Trainer(plan(method, 12), target, corpus, features)
+    rest.resume(tmp_path / "checkpoint.pt")
+    while rest.done < 12:
+        rest.step()
+    assert whole.master.keys() == rest.master.keys()
+    assert all(torch.equal(whole.master[name], rest.master[name]) for name in whole.master)
+    assert not torch.equal(whole.master[name := next(iter(whole.master))], part.master[name])
+
+
+def test_tuning_to_ones_own_prompts_raises_acceptance_there(target, corpus, features, tmp_path):
+    """The command line from prompts to tuned weights: chats, features and training in one cache, then the curve."""
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("aaaa bbbb\n\nzzzz zzzz zzzz\n", encoding="utf-8")
+    general = Trainer(plan("dspark", 40), target, corpus, features)
+    for _ in range(40):
+        general.step()
+    start = tmp_path / "general.safetensors"
+    checkpoints.store(general.net, start, target.hash, **general.facts("test"))
+    folder = tmp_path / "mine"
+    synthesis.synthesize(target, folder, 192, length=48, rows=96, seed=4, prompts=synthesis.read_prompts(prompts))
+    mine = corpora.read([folder], 257)
+    tuned = Trainer(plan("dspark", 40), target, mine, harvest(target, mine, tmp_path / "f", (0,)), start)
+    before = tuned.measure()["tokens_per_pass"]
+    for _ in range(40):
+        tuned.step()
+    assert tuned.measure()["tokens_per_pass"] > before + 0.05
+
+
+def test_the_command_trains_resumes_and_stores(target, chats, tmp_path, monkeypatch, capsys):
+    folder = save(tmp_path / "target", target.model)
+    monkeypatch.setenv("SPECSCOPE_CACHE", str(tmp_path / "cache"))
+    settings = ["--steps", "4", "--batch", "4", "--anchors", "8", "--words", "100", "--dtype", "float32"]
+    command = [
+        "train",
+        "dflash",
+        "--corpus",
+        str(chats),
+        "--features",
+        str(tmp_path / "f"),
+        "--target",
+        folder,
+        *settings,
+    ]
+    monkeypatch.setattr("sys.argv", [*command, "--out", str(tmp_path / "a.safetensors")])
+    main()
+    monkeypatch.setattr("sys.argv", [*command, "--out", str(tmp_path / "b.safetensors")])
+    main()  # resumes a run that is done: stores the same weights again
+    a, b = (checkpoints._read(tmp_path / name) for name in ("a.safetensors", "b.safetensors"))
+    assert all(torch.equal(a[0][name], b[0][name]) for name in a[0])
+    facts = a[1]
+    assert facts["corpus"] and facts["target_hash"] and json.loads(facts["curve"])[-1]["step"] == 4
+    assert "train dflash" in facts["command"] and facts["torch"] == torch.__version__
+    monkeypatch.setattr("sys.argv", [*command[:-4], "--words", "90", "--dtype", "float32"])
+    with pytest.raises(SystemExit, match="another run"):
+        main()
+    capsys.readouterr()
+
+
+# ---- what can go wrong
+
+
+def test_a_loss_that_leaves_the_numbers_stops_and_keeps_the_checkpoint(target, corpus, features, tmp_path):
+    trainer = Trainer(plan("dflash", 50), target, corpus, features)
+    trainer.step()
+    trainer.save(tmp_path / "checkpoint.pt")
+    kept = (tmp_path / "checkpoint.pt").read_bytes()
+    with torch.no_grad():
+        trainer.net.fc.weight[0, 0] = float("nan")
+    with pytest.raises(TrainingFailed, match="step 2: the loss is nan"):
+        train(trainer, tmp_path / "checkpoint.pt")
+    assert (tmp_path / "checkpoint.pt").read_bytes() == kept
+
+
+def test_a_full_disk_stops_before_anything_is_written(target, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1, 1, 1000))
+    with pytest.raises(OSError, match="need .* GB, .* 0.0 GB free"):
+        harvest(target, corpus, tmp_path / "f", (0,))
+    assert not list((tmp_path / "f").glob("*.safetensors"))
+
+
+def test_a_write_that_fails_leaves_the_old_checkpoint(target, corpus, features, tmp_path, monkeypatch):
+    trainer = Trainer(plan("dflash", 5), target, corpus, features)
+    trainer.save(tmp_path / "checkpoint.pt")
+    kept = (tmp_path / "checkpoint.pt").read_bytes()
+
+    def broken(state, path):
+        path.write_bytes(b"half")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(torch, "save", broken)
+    with pytest.raises(OSError, match="no space"):
+        trainer.save(tmp_path / "checkpoint.pt")
+    assert (tmp_path / "checkpoint.pt").read_bytes() == kept and not list(tmp_path.glob("*.partial"))
+
+
+def test_features_of_other_data_are_refused(target, corpus, features):
+    with pytest.raises(NoCorpus, match="name another folder"):
+        harvest(target, corpus[:64], features.folder, (0,))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda folder: folder / "nowhere", "holds no chats"),
+        (lambda folder: folder, "holds no chats"),
+        (lambda folder: shard(folder, tokens=np.full((2, 8), 500)), "written by another model"),
+        (lambda folder: (shard(folder), shard(folder, "b", np.zeros((2, 9), int)))[0].parent, "do not go together"),
+        (lambda folder: odd(folder), "not a shard of chats"),
+    ],
+)
+def test_a_corpus_that_cannot_be_used_is_named(tmp_path, make, words):
+    with pytest.raises(NoCorpus, match=words):
+        corpora.read([make(tmp_path)], 257)
+
+
+def shard(folder, name="a", tokens=None):
+    tokens = np.zeros((2, 8), int) if tokens is None else tokens
+    Corpus(tokens.astype(np.uint16), np.zeros(tokens.shape, np.uint8), np.zeros(2)).write(folder / f"{name}.npz")
+    return folder / f"{name}.npz"
+
+
+def odd(folder):
+    np.savez(folder / "odd.npz", tokens=np.zeros((2, 8)))
+    return folder / "odd.npz"
+
+
+def test_too_few_chats_and_an_empty_prompt_file_are_refused(target, corpus, features, tmp_path):
+    with pytest.raises(NoCorpus, match="too few"):
+        Trainer(plan("lm", 5), target, corpus[:60], features)
+    (tmp_path / "prompts.txt").write_text("\n \n")
+    with pytest.raises(ValueError, match="holds no prompt"):
+        synthesis.read_prompts(tmp_path / "prompts.txt")
