@@ -180,8 +180,8 @@ def kind_of(net: nn.Module) -> str:
 def find(kind: str, target_hash: str) -> Path | None:
     """The stored drafter of a kind that was trained for weights with this hash, if one travels with this program."""
     for path in sorted(STORED.glob(f"{kind}-*.safetensors")):
-        facts = _read_facts(path)
-        if facts.get("kind") == kind and facts.get("target_hash") == target_hash:
+        found = facts(path)
+        if found.get("kind") == kind and found.get("target_hash") == target_hash:
             return path
     return None
 
@@ -222,7 +222,8 @@ def unpack(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 # ---- checks
 
 
-def _read_facts(path: Path) -> dict[str, str]:
+def facts(path: Path) -> dict[str, str]:
+    """What travels with stored weights: kind, config, target, and how they were trained."""
     with safe_open(path, "pt") as file:
         return file.metadata() or {}
 

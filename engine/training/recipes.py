@@ -60,7 +60,7 @@ def begin(net: Backbone, loaded: Loaded) -> Backbone:
             nn.init.normal_(module.weight, std=0.02)
             if getattr(module, "bias", None) is not None:
                 nn.init.zeros_(module.bias)
-    nn.init.constant_(net.norm.weight, 0.5)
+    nn.init.constant_(net.norm.weight, 0.25)
     return net
 
 

@@ -157,7 +157,8 @@ class Trainer:
         return {
             "plan": asdict(self.plan), "corpus": self.corpus.hash, "target": self.loaded.hash, "done": self.done,
             "seconds": self.seconds, "cpu_seconds": self.cpu_seconds, "curve": json.dumps(self.curve),
-            "master": {name: t.detach() for name, t in self.master.items()}, "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "master": {name: t.detach() for name, t in self.master.items()},
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
         }  # fmt: skip
 
     def save(self, path: Path) -> None:
@@ -201,13 +202,10 @@ class Trainer:
 
 
 def optimizers(net: nn.Module, master: dict[str, Tensor], rate: float) -> list[torch.optim.Optimizer]:
-    """Muon (Jordan et al. 2024) for the square-ish matrices inside, AdamW for vectors and whatever has a row for each id; both
-    move a weight about as far a step at one rate."""
-    ids = {
-        f"{name}.weight"
-        for name, m in net.named_modules()
-        if isinstance(m, nn.Embedding | nn.Linear) and max(m.weight.shape) > 8192
-    }
+    """Muon (Jordan et al. 2024) for the matrices inside, AdamW for vectors and tables with a row for each id. Scaled so that
+    both move a weight about as far a step at one rate."""
+    tables = [m for m in net.modules() if isinstance(m, nn.Embedding | nn.Linear) and max(m.weight.shape) > 8192]
+    ids = {name for name, p in net.named_parameters() if any(p is m.weight for m in tables)}
     inner = [t for name, t in master.items() if t.dim() == 2 and min(t.shape) > 1 and name not in ids]
     outer = [t for t in master.values() if all(t is not other for other in inner)]
     muon = torch.optim.Muon(inner, lr=rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")

@@ -1,0 +1,88 @@
+"""The experiment over many prompts: what is counted, what is timed, and that every figure can be made again from the file."""
+
+import json
+import sys
+
+import pytest
+import torch
+from toys import save, tiny
+
+from engine import experiment, metrics
+from engine.experiment import Round, counts, read_prompts, repeats_at, speed_up, table, total
+
+
+def test_output_counts_up_to_its_first_loop():
+    assert repeats_at(list(range(20))) == 20
+    assert repeats_at([*range(8), *range(8), 5]) == 16
+    assert repeats_at([0, *range(1, 9), 9, *range(1, 9)]) == 18
+    assert repeats_at([7] * 12) == 9
+    assert repeats_at([]) == 0
+
+
+def test_rounds_behind_a_loop_and_the_prompts_round_are_left_out():
+    kept, refused = [(1, "kept"), (2, "kept")], [(1, "kept"), (2, "rejected"), (3, "not_reached")]
+    rounds = [Round([0], [], {}), Round([1, 2, 3], kept, {}), Round([4, 5], refused, {})]
+    told = counts(rounds)
+    assert (told["passes"], told["tokens"], told["kept"], told["reached"], told["offered"]) == (
+        2,
+        5,
+        [2, 1],
+        [2, 2],
+        [2, 2, 1],
+    )
+    looping = [Round([0], [], {}), *[Round([1, 1, 1], kept, {}) for _ in range(6)]]  # the 8-gram returns at token 10
+    assert counts(looping)["passes"] == 3
+
+
+def rows(*pairs):
+    return [
+        {"plain": {"written": 10, "seconds": slow}, "x": {"written": 10, "seconds": quick}} for slow, quick in pairs
+    ]
+
+
+def test_speed_up_is_of_all_prompts_together_with_an_interval_over_prompts():
+    found = speed_up(rows((2.0, 1.0), (2.0, 1.0), (3.0, 1.5)), "x")
+    assert found["ratio"] == found["low"] == found["high"] == 2.0 and found["slower_on"] == 0
+    found = speed_up(rows((1.0, 2.0), (1.0, 0.8), (1.0, 2.2)), "x")
+    assert found["low"] < found["ratio"] < found["high"] and found["slower_on"] == 2
+    assert found["ratio"] == pytest.approx(3 / 5)
+
+
+def test_prompts_come_from_all_categories_alike(tmp_path):
+    file = tmp_path / "questions.jsonl"
+    told = [{"question_id": i, "category": "ab"[i > 5], "turns": [f"q{i}"]} for i in range(12)]
+    file.write_text("\n".join(map(json.dumps, told)))
+    assert [e["id"] for e in read_prompts(file, 6)] == [0, 6, 1, 7, 2, 8]
+    file.write_text("plain text\n\nand more\n")
+    assert [e["text"] for e in read_prompts(file, 5)] == ["plain text", "and more"]
+
+
+def test_the_file_holds_what_the_table_says(tmp_path, monkeypatch, capsys):
+    folder = save(tmp_path / "target", tiny(0, vocab=257, dtype=torch.float32))
+    file = tmp_path / "prompts.txt"
+    file.write_text("abcabcabc\nxyzxyz\nhello\n")
+    out = tmp_path / "out" / "report.json"
+    arguments = ["--prompts", str(file), "--out", str(out), "--target", folder, "--max-new", "16", "--rows", "2"]
+    monkeypatch.setattr(sys, "argv", ["experiment", *arguments, "--variants", "plain", "ngram", "--dtype", "float32"])
+    experiment.main()
+    report = json.loads(out.read_text())
+    printed = capsys.readouterr().out
+    assert set(report["runs"]) == {"0", "1"} and len(report["runs"]["1"]) == len(report["prompts"]) == 3
+    for temperature, runs in report["runs"].items():
+        sums = total(runs, "ngram")
+        assert sums["tokens"] >= sums["passes"] and sums["accepted"] == sum(sums["kept"])
+        assert f"| ngram | {sums['tokens'] / sums['passes']:.2f} |" in printed
+        assert all(r["plain"]["tokens"] == r["plain"]["passes"] for r in runs), temperature
+    assert "\n".join(table(report)) in printed
+    assert all(r["plain"]["written"] == r["ngram"]["written"] for r in report["runs"]["0"])
+
+
+def test_a_missing_file_is_one_line(tmp_path, monkeypatch):
+    arguments = ["--prompts", str(tmp_path / "no"), "--out", str(tmp_path / "o")]
+    monkeypatch.setattr(sys, "argv", ["experiment", *arguments])
+    with pytest.raises(SystemExit, match="stopped: .*No such file"):
+        experiment.main()
+
+
+def test_empty_counts_add_up():
+    assert metrics.EMPTY["passes"] == 0 and counts([Round([1], [], {})])["passes"] == 0
