@@ -74,15 +74,12 @@ Object.assign(specscope, (() => {
   addEventListener("input", event => { if (event.target.closest?.("#prompt")) keep.set("prompt", event.target.value); }, true);
 
   // A setting is shown only beside methods that listen to it; the style does the hiding.
-  const listen = () => {
-    const method = document.querySelector("#method input:checked");
-    if (method) document.getElementById("try").dataset.method = method.value;
-  };
-  addEventListener("change", event => { if (event.target.closest?.("#method")) listen(); }, true);
+  const listen = choice => { if (choice) document.getElementById("try").dataset.method = choice.value; };
+  addEventListener("change", event => { if (event.target.closest?.("#method")) listen(event.target); }, true);
   new MutationObserver((_, observer) => {
-    if (!document.querySelector("#method input:checked")) return;
-    observer.disconnect();
-    listen();
+    const choice = document.querySelector("#method input:checked");
+    if (choice) observer.disconnect();
+    listen(choice);
   }).observe(document.documentElement, { childList: true, subtree: true });
 
   addEventListener("keydown", event => {

@@ -195,7 +195,7 @@ function mountTape(element, source) {
     const places = 1 + Math.max(0, header.knobs?.k ?? 0);
     slots.replaceChildren(...Array.from({ length: places }, (_, i) => slotCell(i === places - 1 ? "own" : i)));
     element.style.setProperty("--places", places);
-    element.dataset.wide = places > 9;
+    element.dataset.wide = places > 6;
     S.join = joiner();
     introduce();
   }
@@ -313,7 +313,10 @@ function mountTape(element, source) {
     rove();
     mark();
   }
-  grid.addEventListener("scroll", () => { S.follow = atEnd(grid); }, { passive: true });
+  let touched = -Infinity;                                      // only a reader's own scrolling stops the following
+  for (const event of ["wheel", "touchmove", "pointerdown", "keydown"])
+    grid.addEventListener(event, () => { touched = performance.now(); }, { passive: true });
+  grid.addEventListener("scroll", () => { if (performance.now() - touched < 800) S.follow = atEnd(grid); }, { passive: true });
   written.addEventListener("scroll", () => { S.reading = !atEnd(written); }, { passive: true });
   function atEnd(box) { return box.scrollHeight - box.scrollTop - box.clientHeight < 12; }
 

@@ -7,6 +7,8 @@ import json
 from contextlib import contextmanager
 from pathlib import Path
 
+from engine import metrics
+
 HEADER = {
     "type": "run", "schema": 1, "id": "toy", "method": "ngram", "knobs": {"k": 3}, "rule": "exact", "lossless": True,
     "models": {"target": {"name": "toy", "weights": "none", "hash": "0", "parameters": 0, "dtype": "float32", "device": "cpu"},
@@ -27,8 +29,7 @@ def toy(rounds: list[tuple[list, list, object]], **header) -> list[dict]:
     """Records from (drafted pieces, their verdicts, the target's own piece or None) per round."""
     ids: dict[str, int] = {}
     records: list[dict] = [{**HEADER, **header}]
-    counts = dict.fromkeys(("rounds", "passes", "tokens", "drafted", "tested", "accepted"), 0)
-    clock = 0.0
+    counts, clock = metrics.EMPTY, 0.0
     for i, (pieces, verdicts, own) in enumerate(rounds):
         texts: dict[str, object] = {}
 
@@ -59,16 +60,22 @@ def toy(rounds: list[tuple[list, list, object]], **header) -> list[dict]:
                      "p_gap": 1.1, "p_own_top": [[x, 0.75], [token("other"), 0.25]], "p_own_rest": 0.0}  # fmt: skip
             if maker == "correction":
                 final |= {"residual_top": [[x, 1.0]], "residual_rest": 0.0}
-        more = {"rounds": 1, "passes": 1, "tokens": len(emit), "drafted": len(draft), "accepted": verdicts.count("kept"),
-                "tested": len(draft) - verdicts.count("not_reached")}  # fmt: skip
-        counts = {name: counts[name] + more[name] for name in counts}
+        counts = metrics.count(counts, list(enumerate(verdicts, 1)), len(emit))
         times = {"t_draft": 2.0 * len(draft), "t_target": 10.0, "t_verify": 1.0, "t_other": 0.5}
         records.append({"type": "round", "i": i, "prefix_len": 1, "t0": clock, **times, "rows": 1 + len(draft), "draft": draft,
                         "verify": verify, "emit": emit, "final": final, "texts": texts, "note": None,
-                        "counts": {**counts, "offered": [], "reached": [], "kept": []},
+                        "counts": counts,
                         "done": "length" if i == len(rounds) - 1 else None})  # fmt: skip
         clock += sum(times.values())
     return [*records, END]
+
+
+def sure(records: list[dict]) -> list[dict]:
+    """The same records with a confidence for every guess, falling along the draft."""
+    for record in records:
+        for d in record.get("draft", ()):
+            d["confidence"] = 0.9 - 0.2 * d["slot"] - 0.01 * record["i"]
+    return records
 
 
 def keep(records: list[dict], folder: Path, name: str = "toy.jsonl") -> Path:
@@ -85,6 +92,12 @@ PLAIN = [
     ([" a", "\n", "\t"], ["rejected", "not_reached", "not_reached"], " little"),
     ([" fox"], ["kept"], "\n"),
     ([[240, 159], [166], [138]], ["kept", "kept", "kept"], " end"),
+]
+BLOCK = [  # a block drafter: it says how sure it is
+    ([], [], "Once"),
+    ([" upon", " a", " time"], ["kept", "kept", "rejected"], ","),
+    ([" there", " is"], ["rejected", "not_reached"], " was"),
+    ([" a", " small", " fox"], ["kept", "rejected", "not_reached"], " red"),
 ]
 HOSTILE = ["<img src=x onerror=alert(1)>", "${7*7}", "{{x}}", "`tick`", "</script>", "<style>body{display:none}</style>",
            "C:\\users", "<|im_end|>", "\u202eabc", "<think>"]  # fmt: skip

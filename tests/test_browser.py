@@ -1,5 +1,6 @@
 """The real page in headless Chromium, driven by what a visitor does. Nothing leaves the machine; live runs use a tiny model."""
 
+import itertools
 import json
 import os
 import re
@@ -50,6 +51,18 @@ def toy(tiny, tmp_path_factory):
     support.keep(support.toy(support.PLAIN + support.PLAIN[1:] * 4), folder)
     with support.serving(folder) as url:
         yield url
+
+
+@pytest.fixture(scope="module")
+def block(tiny, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("block")
+    support.keep(records(support.BLOCK), folder)
+    with support.serving(folder) as url:
+        yield url
+
+
+def records(rounds):
+    return support.sure(support.toy(rounds, method="dspark"))
 
 
 @pytest.fixture(scope="module")
@@ -263,12 +276,75 @@ def test_u16_scroll_is_not_stolen(visit, toy):
     scrub(page, 0.6)
     history = page.locator(".tape-grid")
     assert history.evaluate("h => h.scrollHeight - h.scrollTop - h.clientHeight < 12")
-    history.evaluate("h => h.scrollTop = 20")
-    page.wait_for_timeout(100)
+    history.hover()
+    page.mouse.wheel(0, -60)
+    page.wait_for_timeout(300)
+    there = history.evaluate("h => h.scrollTop")
+    page.mouse.move(2, 2)
     before = page.locator(".tape-scrub").input_value()
     page.locator(".tape-play").click()
     page.wait_for_function(f"document.querySelector('.tape-scrub').value > {before} + 8", timeout=30_000)
-    assert history.evaluate("h => h.scrollTop") == 20
+    assert history.evaluate("h => h.scrollTop") == there
+
+
+def test_f1_f2_f3_survival_and_conditional_acceptance_with_counts(visit, block):
+    """Bar k = rounds that kept k / rounds that drafted k, or / rounds whose test got to k; the counts stand below."""
+    page = ready(visit(block))
+    scrub(page, 1)
+    decay = page.locator(".curves-figure.is-decay")
+    told = {}
+    for mode, whole in (("survival", "offered"), ("conditional", "reached")):
+        decay.get_by_role("button", name=mode).click()
+        counts = [r for r in records(support.BLOCK) if r["type"] == "round"][-1]["counts"]
+        told[mode] = decay.locator(".curves-count").all_text_contents()
+        assert told[mode] == [f"{k}/{n}" for k, n in zip(counts["kept"], counts[whole], strict=True) if n]
+        bars = [float(bar.get_attribute("height")) for bar in decay.locator(".curves-bar").all()]
+        unit = bars[0] * counts[whole][0] / counts["kept"][0]
+        rates = [k / n for k, n in zip(counts["kept"], counts[whole], strict=True) if n]
+        assert bars == pytest.approx([unit * r for r in rates], abs=0.01)
+        assert decay.locator("svg").get_attribute("aria-label").count("/") == len(rates)
+    assert told["survival"] != told["conditional"]
+    page.locator(".tape-scrub").evaluate("s => { s.value = 0; s.dispatchEvent(new Event('input')); }")
+    assert decay.locator(".curves-bar").count() == 0
+
+
+def test_g1_confidence_dots_their_product_and_what_became_of_them(visit, block, toy):
+    """One dot a guess, the dashed line is the running product, a glyph tells the outcome; no confidence is said in words."""
+    page = ready(visit(block))
+    scrub(page, 1)
+    sure = page.locator(".curves-figure.is-sure")
+    last = [r for r in records(support.BLOCK) if r["type"] == "round"][-1]
+    heights = sure.evaluate(
+        "f => [0, 1].map(i => Number(f.querySelectorAll('.curves-rule')[i * 2].getAttribute('y1')))"
+    )
+    level = lambda y: (heights[0] - y) / (heights[0] - heights[1])  # noqa: E731
+    dots = [level(float(dot.get_attribute("cy"))) for dot in sure.locator(".curves-dot").all()]
+    given = [d["confidence"] for d in last["draft"]]
+    assert dots == pytest.approx(given, abs=0.01)
+    path = sure.locator(".curves-line").get_attribute("d")
+    line = [level(float(point.split()[1])) for point in path[1:].split("L")]
+    assert line == pytest.approx(list(itertools.accumulate(given, lambda a, b: a * b)), abs=0.01)
+    glyphs = {"kept": "✓", "rejected": "✗", "not_reached": "○"}
+    assert sure.locator(".curves-fate").all_text_contents() == [glyphs[v["verdict"]] for v in last["verify"]]
+    page = ready(visit(toy))
+    scrub(page, 1)
+    assert "does not say" in page.locator(".curves-figure.is-sure .curves-note").inner_text()
+
+
+def test_settings_stand_only_beside_methods_that_listen(visit, toy):
+    """DSpark's switches are there for DSpark; a hidden setting is no tab stop either."""
+    page = ready(visit(toy))
+    seen = {
+        "dspark": ["Markov head", "Confidence head", "Least confidence"],
+        "dflash": ["Draw each guess", "Least confidence"],
+    }
+    every = {label for labels in seen.values() for label in labels}
+    for method in ("plain", "ngram", "lm", "dflash", "dspark"):
+        page.locator(f"#method input[value={method}]").click()
+        for label in every:
+            shown = page.locator("#try .heard").filter(has_text=label)
+            assert shown.is_visible() == (label in seen.get(method, ())), (method, label)
+        assert page.locator("#try .heard").filter(has_text="guesses per round").is_visible() == (method != "plain")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
