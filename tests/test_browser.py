@@ -297,10 +297,11 @@ def test_f1_f2_f3_survival_and_conditional_acceptance_with_counts(visit, block):
         decay.get_by_role("button", name=mode).click()
         counts = [r for r in records(support.BLOCK) if r["type"] == "round"][-1]["counts"]
         told[mode] = decay.locator(".curves-count").all_text_contents()
-        assert told[mode] == [f"{k}/{n}" for k, n in zip(counts["kept"], counts[whole], strict=True) if n]
+        kept = counts["kept"] + [0] * (len(counts[whole]) - len(counts["kept"]))  # nothing was ever kept that far
+        assert told[mode] == [f"{k}/{n}" for k, n in zip(kept, counts[whole], strict=True)]
         bars = [float(bar.get_attribute("height")) for bar in decay.locator(".curves-bar").all()]
-        unit = bars[0] * counts[whole][0] / counts["kept"][0]
-        rates = [k / n for k, n in zip(counts["kept"], counts[whole], strict=True) if n]
+        unit = bars[0] * counts[whole][0] / kept[0]
+        rates = [k / n for k, n in zip(kept, counts[whole], strict=True)]
         assert bars == pytest.approx([unit * r for r in rates], abs=0.01)
         assert decay.locator("svg").get_attribute("aria-label").count("/") == len(rates)
     assert told["survival"] != told["conditional"]
@@ -521,13 +522,14 @@ def test_bad_input_on_the_page(visit, bundled):
     finished(page)
 
 
-GOOD = ["hi", "ngram", 4, 0, 1, 0, 8, "exact", 0, 0, "en"]
+GOOD = ["hi", "ngram", 4, 0, 1, 0, 8, "exact", 0, 0, False, True, True, 0, "en"]
 
 
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [(0, "", "empty"), (0, "x" * 100_000, "shorten"), (1, "magic", "possible"), (2, 0, "from 1 to 16"), (2, 2.5, "whole"),
-     (2, -1, "from 1 to 16"), (2, 1e6, "from 1 to 16"), (3, -1, "from 0 to 2"), (7, "none", "possible")],
+     (2, -1, "from 1 to 16"), (2, 1e6, "from 1 to 16"), (3, -1, "from 0 to 2"), (7, "none", "possible"),
+     (11, "on", "on or off"), (13, 2, "from 0 to 1")],
 )  # fmt: skip
 def test_bad_input_through_the_api(bundled, place, value, words):
     """Clients of the API get the same sentence, and the server lives."""
