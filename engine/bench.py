@@ -154,7 +154,9 @@ def main() -> int:
     for name, measure in {
         "chat, plain against transformers": bench.plain_against_transformers,
         "copy, ngram against plain": lambda: bench.method_against_plain("ngram", COPY),
-        "chat, lm against plain": lambda: bench.method_against_plain("lm", CHAT, 1),
+        "chat, lm against plain": lambda: bench.method_against_plain("lm", CHAT),
+        "chat, dflash against plain": lambda: bench.method_against_plain("dflash", CHAT),
+        "chat, dspark against plain": lambda: bench.method_against_plain("dspark", CHAT),
         "share outside the models, plain": lambda: bench.overhead("plain", CHAT),
         "share outside the models, ngram": lambda: bench.overhead("ngram", COPY),
         "cost of a trace, ngram": lambda: bench.trace_cost("ngram", COPY),

@@ -288,6 +288,17 @@ def test_a_block_longer_than_it_was_trained_for_is_refused():
         DFlashDrafter(block_net(), LM(tiny()), k=4)
 
 
+def test_a_smaller_k_sends_the_first_tokens_of_the_same_block():
+    """Slots see each other, so a narrower block would be another guess: k cuts, it does not narrow."""
+    first = {}
+    for k in (1, 2, 3):
+        target = LM(tiny())
+        steps = list(Engine(target, DFlashDrafter(block_net(), target, k=k)).generate(PROMPT, Sampling(max_new=20)))
+        assert steps[-1].sequence.output == argmax_oracle(20)
+        first[k] = steps[1].proposal.tokens.tolist()
+    assert first[1] == first[3][:1] and first[2] == first[3][:2]
+
+
 def test_e46_a_tied_target_lends_its_real_output_matrix():
     target = LM(tiny(tie_word_embeddings=True))
     drafter = DFlashDrafter(block_net(), target)

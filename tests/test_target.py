@@ -25,6 +25,9 @@ OWN = {
     "empty line": "\n",
     "long": "The quick brown fox jumps over the lazy dog near the river bank. " * 214,
 }
+DRAFTED = {  # every method that guesses, with the weights that travel with the program
+    "ngram": {}, "lm": {}, "dflash": {}, "dspark": {}, "dspark, threshold": {"threshold": 0.5},
+}  # fmt: skip
 pytestmark = pytest.mark.weights
 
 
@@ -37,7 +40,7 @@ def prompts():
 
 
 def ours(target, method, ids, rule="exact", **sampling):
-    drafter, _, _ = build_drafter(target, method)
+    drafter, _, _ = build_drafter(target, method.split(",")[0], **DRAFTED.get(method, {}))
     engine = Engine(target.lm, drafter, rule, target.loaded.vocabulary)
     return list(engine.generate(ids, Sampling(**sampling)))[-1].sequence.output
 
@@ -64,7 +67,7 @@ def test_e24_e28_ids_are_identical_for_every_method_and_transformers(target, nam
         assert len(ids) > 3000
     expected = ours(target, "plain", ids, max_new=NEW)
     assert len(expected) == NEW
-    for method in ("ngram", "lm"):
+    for method in DRAFTED:
         assert ours(target, method, ids, max_new=NEW) == expected, method
     stock = generate(target, ids, NEW)
     eos = target.loaded.tokenizer.eos_token_id  # min_new_tokens forbids it to generate; compare up to there
@@ -81,7 +84,7 @@ def test_e24_in_bfloat16_every_token_is_plains_choice_or_a_near_tie():
     gaps = []
     for name in ("table", "chinese"):
         ids = encode(target.loaded, OWN[name])
-        for method in ("plain", "ngram", "lm"):
+        for method in ("plain", *DRAFTED):
             out = ours(target, method, ids, max_new=NEW)
             row = target.lm.cache.acquire()
             target.lm.forward([row], [torch.tensor(ids, device=target.lm.device)], read="none")
@@ -94,6 +97,16 @@ def test_e24_in_bfloat16_every_token_is_plains_choice_or_a_near_tie():
                 gaps.append(float(logits.max() - logits[token]))
             target.lm.cache.release(row)
     assert max(gaps) < 0.5 and sum(gap > 0 for gap in gaps) <= 0.05 * len(gaps)
+
+
+def test_drafts_are_accepted_as_their_weights_deserve(target):
+    """Weights read wrongly raise no error, they only guess badly: on a plain chat answer each drafter must reach a mark that
+    a shuffled one cannot."""
+    ids = encode(target.loaded, "Explain what photosynthesis is.")
+    for method, mark in {"lm": 1.3, "dflash": 1.3, "dspark": 1.3}.items():
+        drafter, _, _ = build_drafter(target, method)
+        steps = list(Engine(target.lm, drafter).generate(ids, Sampling(max_new=48)))[1:]
+        assert sum(len(s.tokens) for s in steps) / len(steps) > mark, method
 
 
 def test_match_at_temperature_one_writes_plains_text(target):

@@ -290,10 +290,13 @@ class BlockDrafter:
         return proposals
 
     def _hidden(self, sequences: list[Sequence]) -> Tensor:
-        """Run one block behind every row's context: [batch, k, hidden]. Its keys and values stay scratch."""
+        """Run one block behind every row's context: [batch, k, hidden]. Its keys and values stay scratch.
+
+        The block always has the width it was trained with, whatever k: its slots see each other.
+        """
         rows = [s.row for s in sequences]
         assert all(self.slab.length[s.row] == len(s.tokens) - 1 for s in sequences)
-        width = self.k + self.net.config.block - self.net.config.drafts
+        width = self.net.config.block
         positions, extent = self._positions(rows, width), self.slab.aim(rows, width)
         visible = torch.arange(extent, device=self.device) <= positions[:, -1:]
         sight = Sight(None if len(rows) == 1 else visible[:, None, None].expand(-1, 1, width, -1))
@@ -303,7 +306,7 @@ class BlockDrafter:
             seen = self.slab.update(keys, values, module.index)
             return slab_attention(module, queries, *seen, None, sight=sight)[0]
 
-        return self.net.guesses(self.net(x, positions, attend))
+        return self.net.guesses(self.net(x, positions, attend))[:, : self.k].contiguous()
 
     def _positions(self, rows: list[int], width: int) -> Tensor:
         starts = torch.tensor([self.slab.length[row] for row in rows], device=self.device)
