@@ -15,7 +15,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,8 +40,8 @@ VARIANTS = {  # name: (method, knobs)
     "dspark, Markov head off": ("dspark", {"markov": False}),
     "dspark, threshold 0.3": ("dspark", {"threshold": 0.3}),
 }
+DRAWN = {"dflash, drawn"}  # the same as another where nothing is drawn, so left out at temperature 0
 LOOP = 8  # tokens
-HEAD = "| method | tokens per pass | conditional acceptance at 1, 2, 3, ... | speed-up |"
 
 
 def repeats_at(tokens: list[int], n: int = LOOP) -> int:
@@ -106,22 +106,30 @@ def timed(target: Target, variants: list[str], prompts: list[list[int]], max_new
         yield i, told
 
 
-def speed_up(rows: list[dict], variant: str, draws: int = 2000) -> dict:
-    """How many times faster than plain: tokens per second of all prompts together, with a 95 % bootstrap over prompts."""
+def bootstrap(rows: list[dict], fold: Callable[[list[dict]], float], draws: int = 2000) -> tuple[float, float, float]:
+    """A figure of all prompts together with its 95 % interval over prompts (Efron 1979)."""
+    dice = random.Random(0)
+    found = sorted(fold(dice.choices(rows, k=len(rows))) for _ in range(draws))
+    return fold(rows), found[round(0.025 * draws)], found[round(0.975 * draws)]
+
+
+def speed_up(rows: list[dict], variant: str) -> tuple[float, float, float]:
+    """How many times faster than plain: tokens per second of all prompts together, with its interval."""
 
     def ratio(some: list[dict]) -> float:
-        speed = {v: sum(r[v]["written"] for r in some) / sum(r[v]["seconds"] for r in some) for v in ("plain", variant)}
-        return speed[variant] / speed["plain"]
+        plain, other = (
+            sum(r[v]["written"] for r in some) / sum(r[v]["seconds"] for r in some) for v in ("plain", variant)
+        )
+        return other / plain
 
-    dice = random.Random(0)
-    found = sorted(ratio(dice.choices(rows, k=len(rows))) for _ in range(draws))
-    each = [
-        r["plain"]["seconds"] / r["plain"]["written"] / (r[variant]["seconds"] / r[variant]["written"]) for r in rows
-    ]
-    return {
-        "ratio": ratio(rows), "low": found[round(0.025 * draws)], "high": found[round(0.975 * draws)],
-        "slower_on": sum(e < 1 for e in each), "prompts": len(rows),
-    }  # fmt: skip
+    return bootstrap(rows, ratio)
+
+
+def per_pass(rows: list[dict], variant: str) -> tuple[float, float, float]:
+    """Committed tokens per target pass, the target's own token included, with its interval."""
+    return bootstrap(
+        rows, lambda some: sum(r[variant]["tokens"] for r in some) / sum(r[variant]["passes"] for r in some)
+    )
 
 
 def read_prompts(path: Path, number: int) -> list[dict]:
@@ -169,7 +177,7 @@ def main() -> None:
         }  # fmt: skip
         decode(target, "plain", ids[:1], Sampling(max_new=8))
         with Progress("timing at temperature 0") as progress:
-            for i, told in timed(target, args.variants, ids, args.max_new):
+            for i, told in timed(target, [v for v in args.variants if v not in DRAWN], ids, args.max_new):
                 report["runs"]["0"].append(told)
                 progress((i + 1) / len(ids))
         wide = Target(loaded, args.rows)
@@ -209,25 +217,48 @@ def total(rows: list[dict], variant: str) -> dict:
 
 
 def table(report: dict) -> list[str]:
-    """The report as lines of Markdown."""
+    """The report as lines of Markdown, two tables a temperature."""
     lines = []
     for temperature, rows in report["runs"].items():
+        timed = "seconds" in rows[0]["plain"]
+        places = max(len(r[v]["offered"]) for r in rows for v in r)
         lines += [
-            f"T = {temperature}",
+            f"Temperature {temperature}:",
             "",
-            "| method | tokens per pass | conditional acceptance at 1, 2, 3, ... | speed-up |",
-            "|---|---|---|---|",
+            "| method | tokens per pass |" + (" speed-up | draft time |" if timed else ""),
         ]
+        lines.append("|---|---|" + ("---|---|" if timed else ""))
+        for variant in rows[0]:
+            line = f"| {variant} | {_with(per_pass(rows, variant))} |"
+            if timed:
+                gain = _with(speed_up(rows, variant)) if variant != "plain" else "1"
+                share = sum(r[variant]["draft_seconds"] for r in rows) / sum(r[variant]["seconds"] for r in rows)
+                line += f" {gain} | {share:.0%} |"
+            lines.append(line)
+        lines += [
+            "",
+            f"| kept of tested, temperature {temperature} | " + " | ".join(map(str, range(1, places + 1))) + " |",
+        ]
+        lines.append("|---|" + "---|" * places)
         for variant in rows[0]:
             sums = total(rows, variant)
-            rates = [f"{k / n:.2f}" for k, n in zip(sums["kept"], sums["reached"], strict=True) if n]
-            gain = ""
-            if "seconds" in rows[0][variant] and variant != "plain":
-                found = speed_up(rows, variant)
-                gain = f"{found['ratio']:.2f} ({found['low']:.2f}-{found['high']:.2f})"
-            lines.append(f"| {variant} | {sums['tokens'] / sums['passes']:.2f} | {' '.join(rates)} | {gain} |")
+            if sums["reached"]:
+                lines.append(f"| {variant} | " + " | ".join(_rates(sums["kept"], sums["reached"], places)) + " |")
         lines.append("")
     return lines
+
+
+def _with(found: tuple[float, float, float]) -> str:
+    return "{:.2f} ({:.2f} to {:.2f})".format(*found)
+
+
+def _rates(kept: list[int], reached: list[int], places: int) -> Iterator[str]:
+    """Conditional acceptance with half the width of its interval, by position."""
+    for i in range(places):
+        n = reached[i] if i < len(reached) else 0
+        hits = kept[i] if i < len(kept) else 0
+        low, high = metrics.interval(hits, n) if n else (0, 0)
+        yield f"{hits / n:.2f} ±{(high - low) / 2:.2f}" if n >= 20 else ""
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ test got there, rounds that kept it. Survival at k = kept[k] / offered[k]; condi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 EMPTY = dict.fromkeys(("rounds", "passes", "tokens", "drafted", "tested", "accepted"), 0) | dict.fromkeys(
@@ -57,3 +58,10 @@ def decoding(rounds: list[dict]) -> dict[str, float | None]:
 def ratio(part: float, whole: float) -> float | None:
     """part / whole, None where there is nothing to divide by."""
     return part / whole if whole else None
+
+
+def interval(hits: int, n: int, z: float = 1.96) -> tuple[float, float]:
+    """95 % interval of a share hits / n (Wilson 1927)."""
+    p, wide = hits / n, z * z / n
+    middle, half = (p + wide / 2) / (1 + wide), z * math.sqrt(p * (1 - p) / n + wide / (4 * n)) / (1 + wide)
+    return max(0.0, middle - half), min(1.0, middle + half)

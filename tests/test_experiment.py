@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -41,11 +42,16 @@ def rows(*pairs):
 
 
 def test_speed_up_is_of_all_prompts_together_with_an_interval_over_prompts():
-    found = speed_up(rows((2.0, 1.0), (2.0, 1.0), (3.0, 1.5)), "x")
-    assert found["ratio"] == found["low"] == found["high"] == 2.0 and found["slower_on"] == 0
-    found = speed_up(rows((1.0, 2.0), (1.0, 0.8), (1.0, 2.2)), "x")
-    assert found["low"] < found["ratio"] < found["high"] and found["slower_on"] == 2
-    assert found["ratio"] == pytest.approx(3 / 5)
+    assert speed_up(rows((2.0, 1.0), (2.0, 1.0), (3.0, 1.5)), "x") == (2.0, 2.0, 2.0)
+    ratio, low, high = speed_up(rows((1.0, 2.0), (1.0, 0.8), (1.0, 2.2)), "x")
+    assert ratio == pytest.approx(3 / 5) and low < ratio < high
+
+
+def test_intervals_are_wilsons():
+    assert metrics.interval(0, 10) == pytest.approx((0, 0.2775), abs=1e-3)
+    assert metrics.interval(45, 100) == pytest.approx((0.3561, 0.5476), abs=1e-3)
+    low, high = metrics.interval(10, 10)
+    assert high == 1.0 and low == pytest.approx(0.7225, abs=1e-3)
 
 
 def test_prompts_come_from_all_categories_alike(tmp_path):
@@ -71,7 +77,7 @@ def test_the_file_holds_what_the_table_says(tmp_path, monkeypatch, capsys):
     for temperature, runs in report["runs"].items():
         sums = total(runs, "ngram")
         assert sums["tokens"] >= sums["passes"] and sums["accepted"] == sum(sums["kept"])
-        assert f"| ngram | {sums['tokens'] / sums['passes']:.2f} |" in printed
+        assert f"| ngram | {sums['tokens'] / sums['passes']:.2f} (" in printed
         assert all(r["plain"]["tokens"] == r["plain"]["passes"] for r in runs), temperature
     assert "\n".join(table(report)) in printed
     assert all(r["plain"]["written"] == r["ngram"]["written"] for r in report["runs"]["0"])
@@ -86,3 +92,13 @@ def test_a_missing_file_is_one_line(tmp_path, monkeypatch):
 
 def test_empty_counts_add_up():
     assert metrics.EMPTY["passes"] == 0 and counts([Round([1], [], {})])["passes"] == 0
+
+
+def test_the_readme_says_what_the_recorded_experiment_holds():
+    """Every line of both tables can be made again from the raw counts in assets."""
+    root = Path(__file__).parents[1]
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    report = json.loads((root / "assets" / "experiments" / "methods.json").read_text())
+    assert len(report["prompts"]) >= 60 and "engine.experiment" in report["command"]
+    for line in table(report):
+        assert line in readme, line

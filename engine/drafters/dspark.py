@@ -166,9 +166,10 @@ class DSparkDrafter(BlockDrafter):
             if self.markov:
                 bias, state = self.net.markov_head(hidden[:, i], before, state)
                 logits = logits + bias[..., : self.vocabulary]
-            sure = self.likeliest(logits)
             if self.confidence:  # asked before the draw, of the token before
                 sure = self.net.confidence(hidden[:, i], before).float().sigmoid()
+            else:
+                sure = self.likeliest(logits)
             q = torch.stack([warp(row, s.sampling) for row, s in zip(logits, sequences, strict=True)])
             before = draw(q, u[:, i])
             places.append({"tokens": before, "q": q, "logits": logits, "confidence": sure})
