@@ -185,15 +185,18 @@ def load() -> None:
     global _state, _target
     try:
         from engine.load import load_model
-        from engine.methods import Target, build_drafter, stored
+        from engine.methods import Target, build_drafter
+        from engine.weights import LoadError
 
         target = Target(load_model(os.environ.get("SPECSCOPE_TARGET"), progress=_progress))
-        here = stored(target.loaded.hash)
-        ready = {"state": "ready", **_card(target)}
-        if off := [name for name in ("lm", "dflash", "dspark") if name not in here]:
+        ready, off = {"state": "ready", **_card(target)}, []
+        for name in ("lm", "dflash", "dspark"):
+            try:
+                build_drafter(target, name)  # weights are read now, not inside somebody's first run
+            except (ValueError, LoadError):
+                off.append(name)
+        if off:
             ready["off"] = ", ".join(off)
-        for name in here:
-            build_drafter(target, name)  # weights are read now, not inside somebody's first run
         _target, _state = target, ready
     except Exception as error:  # whatever it is, the page must say it
         _state = {"state": "failed", "reason": " ".join(str(error).split()) or type(error).__name__}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,9 +24,10 @@ from torch import Tensor, nn
 from engine.drafters.block import Backbone, BlockConfig, spread
 from engine.drafters.dflash import DFlash
 from engine.drafters.dspark import DSpark, DSparkConfig
+from engine.drafters.lesson import Words
 from engine.drafters.lm import Pruned, PrunedConfig
 from engine.load import Loaded, from_hub
-from engine.weights import LoadError, sha256
+from engine.weights import LoadError, cache_folder, sha256
 
 STORED = Path(__file__).parents[1] / "assets" / "drafters"
 SHARED = {"embed_tokens.weight": "get_input_embeddings", "lm_head.weight": "get_output_embeddings"}
@@ -168,8 +170,16 @@ def export(net: Backbone, target: Loaded, folder: Path) -> None:
 def store(net: Backbone, path: Path, target_hash: str, **facts: str) -> None:
     """Keep a drafter in one file, a quarter of its 32-bit size; `facts` (how it was trained) travel with it."""
     header = {"kind": kind_of(net), "config": json.dumps(asdict(net.config)), "target_hash": target_hash, **facts}
+    tensors = pack(net.state_dict())
+    if net.words is not None:
+        tensors["words"] = net.words.ids.to("cpu", torch.int32)
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_file(pack(net.state_dict()), path, metadata=header)
+    half = path.with_suffix(".partial")
+    try:
+        save_file(tensors, half, metadata=header)
+        os.replace(half, path)
+    finally:
+        half.unlink(missing_ok=True)
 
 
 def kind_of(net: nn.Module) -> str:
@@ -178,8 +188,11 @@ def kind_of(net: nn.Module) -> str:
 
 
 def find(kind: str, target_hash: str) -> Path | None:
-    """The stored drafter of a kind that was trained for weights with this hash, if one travels with this program."""
-    for path in sorted(STORED.glob(f"{kind}-*.safetensors")):
+    """The stored drafter of a kind that was trained for weights with this hash: one that travels with the program, else one
+    that engine.training left in the cache."""
+    for path in [
+        p for folder in (STORED, cache_folder() / "training") for p in sorted(folder.glob(f"**/{kind}-*.safetensors"))
+    ]:
         found = facts(path)
         if found.get("kind") == kind and found.get("target_hash") == target_hash:
             return path
@@ -189,6 +202,8 @@ def find(kind: str, target_hash: str) -> Path | None:
 def restore(path: Path, target: Loaded, any_target: bool = False) -> Loaded:
     """A stored drafter, in the target's number format and on its device: a Loaded whose model is the drafter's net."""
     tensors, facts = _read(path)
+    if facts.get("kind") not in NETS:
+        raise LoadError(f"{path} was not stored by engine.training: its kind is {facts.get('kind')!r}")
     cls, shape = NETS[facts["kind"]]
     config = json.loads(facts["config"])
     if "taps" in config:
@@ -196,7 +211,11 @@ def restore(path: Path, target: Loaded, any_target: bool = False) -> Loaded:
     with torch.device("meta"):
         net = cls(target.model, shape(**config)) if cls is Pruned else cls(shape(**config))
     _fit(net, target, facts["target_hash"], any_target)
+    own = tensors.pop("words", None)
     net, words = _fill(net, unpack(tensors), target), f"trained for {target.name}, 8-bit rows"
+    if own is not None:
+        embedding = target.model.get_input_embeddings().weight
+        net.words = Words(own.long().to(embedding.device), len(embedding))
     return replace(target, model=net, name=path.stem, weights=words, hash=sha256(path)[:16])
 
 
@@ -224,15 +243,18 @@ def unpack(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def facts(path: Path) -> dict[str, str]:
     """What travels with stored weights: kind, config, target, and how they were trained."""
-    with safe_open(path, "pt") as file:
-        return file.metadata() or {}
+    try:
+        with safe_open(path, "pt") as file:
+            return file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise LoadError(f"{path} cannot be read ({error}): fetch or save it again") from error
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
         with safe_open(path, "pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
-    except SafetensorError as error:
+    except (SafetensorError, OSError) as error:
         raise LoadError(f"{path} is damaged ({error}): fetch or save it again") from error
 
 

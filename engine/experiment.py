@@ -4,8 +4,9 @@
 
 Prompts are one a line, as JSON with "turns" (the first is taken), "question_id" and "category", or as plain text. Output counts
 up to its first repeated run of eight tokens: small models loop, and a loop flatters every drafter. At temperature 0 the prompts
-run one by one, every method right after plain decoding of the same prompt, and are timed; at other temperatures they run in
-batches and only counts are kept. The file holds raw counts for every prompt, so that all figures can be made again.
+run one by one through all methods, plain decoding among them, in an order that changes, and are timed; at other temperatures
+they run in batches and only counts are kept. The file holds raw counts for every prompt, written as they come, so that all
+figures can be made again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -25,10 +26,9 @@ from engine import metrics, trace
 from engine.engine import Engine
 from engine.load import load_model
 from engine.methods import Target, build_drafter
-from engine.run import encode
-from engine.training.progress import Progress
+from engine.run import encode, end_ids
+from engine.training.progress import STOPS, Progress
 from engine.types import Sampling
-from engine.weights import LoadError
 
 VARIANTS = {  # name: (method, knobs)
     "plain": ("plain", {}),
@@ -44,17 +44,6 @@ DRAWN = {"dflash, drawn"}  # the same as another where nothing is drawn, so left
 LOOP = 8  # tokens
 
 
-def repeats_at(tokens: list[int], n: int = LOOP) -> int:
-    """Where the first n-gram that occurred before ends; the length where none does."""
-    seen = set()
-    for end in range(n, len(tokens) + 1):
-        gram = tuple(tokens[end - n : end])
-        if gram in seen:
-            return end
-        seen.add(gram)
-    return len(tokens)
-
-
 @dataclass(frozen=True)
 class Round:
     """What is kept of a Step: its tensors are let go."""
@@ -65,15 +54,16 @@ class Round:
 
 
 def counts(rounds: list[Round]) -> dict:
-    """Totals of one run up to its first loop, without the round that read the prompt."""
-    written = [token for r in rounds for token in r.tokens]
-    limit, at, total = repeats_at(written), len(rounds[0].tokens), metrics.EMPTY
+    """Totals of one run up to its first loop, without the round that read the prompt; seconds of the same rounds."""
+    limit = metrics.repeats_at([token for r in rounds for token in r.tokens], LOOP)
+    at, total, seconds, drafting = len(rounds[0].tokens), metrics.EMPTY, 0.0, 0.0
     for r in rounds[1:]:
         if at >= limit:
             break
-        total = metrics.count(total, r.verdicts, len(r.tokens))
+        total = metrics.count(total, r.verdicts, min(len(r.tokens), limit - at))
+        seconds, drafting = seconds + sum(r.seconds.values()), drafting + r.seconds.get("draft", 0.0)
         at += len(r.tokens)
-    return total
+    return total | {"seconds": round(seconds, 5), "draft_seconds": round(drafting, 5)}
 
 
 def decode(target: Target, variant: str, prompts: list[list[int]], sampling: Sampling) -> list[list[Round]]:
@@ -81,7 +71,7 @@ def decode(target: Target, variant: str, prompts: list[list[int]], sampling: Sam
     method, knobs = VARIANTS[variant]
     drafter, _, _ = build_drafter(target, method, **knobs)
     engine = Engine(target.lm, drafter, vocabulary=target.loaded.vocabulary)
-    sequences = [engine.submit(ids, sampling) for ids in prompts]
+    sequences = [engine.submit(ids, replace(sampling, seed=i)) for i, ids in enumerate(prompts)]
     rounds: dict[int, list[Round]] = {s.id: [] for s in sequences}
     while not all(s.done for s in sequences):
         for step in engine.step():
@@ -91,18 +81,12 @@ def decode(target: Target, variant: str, prompts: list[list[int]], sampling: Sam
 
 def timed(target: Target, variants: list[str], prompts: list[list[int]], max_new: int) -> Iterator[tuple[int, dict]]:
     """(prompt, {variant: counts and seconds}), greedy; the order of the methods changes with every prompt."""
-    sampling = Sampling(max_new=max_new)
+    sampling = Sampling(max_new=max_new, stop=end_ids(target.loaded))
     for i, ids in enumerate(prompts):
         order = random.Random(i).sample(variants, len(variants))
         told = {}
         for variant in order:
-            rounds = decode(target, variant, [ids], sampling)[0]
-            later = rounds[1:]
-            told[variant] = counts(rounds) | {
-                "written": sum(len(r.tokens) for r in later),
-                "seconds": round(sum(sum(r.seconds.values()) for r in later), 5),
-                "draft_seconds": round(sum(r.seconds["draft"] for r in later), 5),
-            }
+            told[variant] = counts(decode(target, variant, [ids], sampling)[0])
         yield i, told
 
 
@@ -118,7 +102,7 @@ def speed_up(rows: list[dict], variant: str) -> tuple[float, float, float]:
 
     def ratio(some: list[dict]) -> float:
         plain, other = (
-            sum(r[v]["written"] for r in some) / sum(r[v]["seconds"] for r in some) for v in ("plain", variant)
+            sum(r[v]["tokens"] for r in some) / sum(r[v]["seconds"] for r in some) for v in ("plain", variant)
         )
         return other / plain
 
@@ -137,6 +121,8 @@ def read_prompts(path: Path, number: int) -> list[dict]:
     entries = []
     for i, line in enumerate(line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()):
         given = json.loads(line) if line.startswith("{") else {"turns": [line]}
+        if not given.get("turns"):
+            raise ValueError(f"prompt {i + 1} of {path} has no turns")
         entries.append(
             {"id": given.get("question_id", i), "category": given.get("category", ""), "text": given["turns"][0]}
         )
@@ -146,6 +132,8 @@ def read_prompts(path: Path, number: int) -> list[dict]:
     chosen = []
     for place in range(len(entries)):
         chosen += [kind[place] for kind in kinds.values() if place < len(kind)]
+    if not chosen:
+        raise ValueError(f"{path} holds no prompt")
     return chosen[:number]
 
 
@@ -162,6 +150,9 @@ def main() -> None:
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--device", default="auto")
     args = parser.parse_args()
+    variants = list(dict.fromkeys(["plain", *args.variants]))  # everything is compared with plain
+    if 0 in args.temperatures:
+        sys.exit("stopped: temperature 0 is always there; --temperatures names others")
     try:
         entries = read_prompts(args.prompts, args.number)
         loaded = load_model(args.target, dtype=args.dtype, device=args.device)
@@ -171,30 +162,37 @@ def main() -> None:
             "command": "python -m engine.experiment " + " ".join(sys.argv[1:]), "date": time.strftime("%Y-%m-%d"),
             "machine": trace.machine(), "threads": torch.get_num_threads(), "torch": torch.__version__,
             "target": {"name": loaded.name, "hash": loaded.hash, "dtype": loaded.dtype, "device": loaded.device},
-            "max_new": args.max_new, "loop": LOOP, "weights": weights(target, args.variants),
+            "max_new": args.max_new, "loop": LOOP, "weights": weights(target, variants),
             "prompts": [{"id": e["id"], "category": e["category"]} for e in entries],
             "runs": {"0": []},
         }  # fmt: skip
         decode(target, "plain", ids[:1], Sampling(max_new=8))
         with Progress("timing at temperature 0") as progress:
-            for i, told in timed(target, [v for v in args.variants if v not in DRAWN], ids, args.max_new):
+            for i, told in timed(target, [v for v in variants if v not in DRAWN], ids, args.max_new):
                 report["runs"]["0"].append(told)
+                write(report, args.out)
                 progress((i + 1) / len(ids))
         wide = Target(loaded, args.rows)
         for temperature in args.temperatures:
             rows: list[dict] = [{} for _ in ids]
-            for variant in args.variants:
+            for variant in variants:
                 print(f"temperature {temperature}, {variant}", file=sys.stderr)
-                sampling = Sampling(temperature=temperature, max_new=args.max_new, seed=1)
+                sampling = Sampling(temperature=temperature, max_new=args.max_new, stop=end_ids(loaded))
                 for row, rounds in zip(rows, decode(wide, variant, ids, sampling), strict=True):
-                    row[variant] = counts(rounds)
+                    row[variant] = {n: x for n, x in counts(rounds).items() if "seconds" not in n}
             report["runs"][f"{temperature:g}"] = rows
-    except (OSError, ValueError, LoadError) as error:
+            write(report, args.out)
+    except KeyboardInterrupt:
+        sys.exit(f"stopped; what was counted is in {args.out}")
+    except STOPS as error:
         sys.exit(f"stopped: {error}")
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(report, separators=(",", ":")) + "\n")
     for line in table(report):
         print(line)
+
+
+def write(report: dict, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, separators=(",", ":")) + "\n")
 
 
 def weights(target: Target, variants: list[str]) -> dict[str, str]:
@@ -228,7 +226,7 @@ def table(report: dict) -> list[str]:
             "| method | tokens per pass |" + (" speed-up | draft time |" if timed else ""),
         ]
         lines.append("|---|---|" + ("---|---|" if timed else ""))
-        for variant in rows[0]:
+        for variant in (v for v in VARIANTS if v in rows[0]):
             line = f"| {variant} | {_with(per_pass(rows, variant))} |"
             if timed:
                 gain = _with(speed_up(rows, variant)) if variant != "plain" else "1"
@@ -240,7 +238,7 @@ def table(report: dict) -> list[str]:
             f"| kept of tested, temperature {temperature} | " + " | ".join(map(str, range(1, places + 1))) + " |",
         ]
         lines.append("|---|" + "---|" * places)
-        for variant in rows[0]:
+        for variant in (v for v in VARIANTS if v in rows[0]):
             sums = total(rows, variant)
             if sums["reached"]:
                 lines.append(f"| {variant} | " + " | ".join(_rates(sums["kept"], sums["reached"], places)) + " |")

@@ -10,11 +10,14 @@ from engine import checkpoints
 from engine.drafters import Drafter, NoDraft
 from engine.drafters.dflash import DFlashDrafter
 from engine.drafters.dspark import DSparkDrafter
+from engine.drafters.lesson import Words
 from engine.drafters.lm import ModelDrafter
 from engine.drafters.ngram import NgramDrafter
 from engine.load import Loaded, load_model
 from engine.model import LM
 from engine.vocabulary import difference
+
+STORED = ".safetensors"
 
 
 class Unavailable(ValueError):
@@ -33,17 +36,26 @@ class Target:
     def __post_init__(self):
         self.lm = LM(self.loaded.model, self.rows)
 
-    def draft(self, name: str | None) -> tuple[LM, Loaded]:
-        """The draft model at a path or hub id, or the stored one of this target; the pair is checked before use."""
+    def draft(self, name: str | None) -> tuple[LM, Loaded, Words | None]:
+        """The draft model at a path or hub id, or the stored one of this target, and which ids it has rows for."""
         if ("lm", name) not in self.kept:
-            loaded = self._pruned() if name is None else self._other(name)
-            self.kept["lm", name] = LM(loaded.model, self.rows), loaded
+            if name is None or Path(name).suffix == STORED:
+                net = self.net("lm", name)
+                loaded, words = replace(net, model=net.model.model(self.loaded.model)), net.model.words
+            else:
+                loaded, words = self._other(name), None
+            self.kept["lm", name] = LM(loaded.model, self.rows), loaded, words
         return self.kept["lm", name]
 
     def net(self, kind: str, name: str | None) -> Loaded:
-        """A block drafter's net from a published checkpoint (a folder or hub id), or the stored one of this target."""
+        """A drafter's net: the stored one of this target, a file of engine.training, or a published checkpoint."""
         if (kind, name) not in self.kept:
-            loaded = self._stored(kind) if name is None else checkpoints.load(name, self.loaded)
+            if name is None:
+                loaded = self._stored(kind)
+            elif Path(name).suffix == STORED:
+                loaded = checkpoints.restore(Path(name), self.loaded)
+            else:
+                loaded = checkpoints.load(name, self.loaded)
             if (found := checkpoints.kind_of(loaded.model)) != kind:
                 raise Unavailable(f"{name} holds a {found} drafter: choose method {found}")
             self.kept[kind, name] = loaded
@@ -53,14 +65,10 @@ class Target:
         path = checkpoints.find(kind, self.loaded.hash)
         if path is None:
             raise Unavailable(
-                f"{kind} has no weights for {self.loaded.name}: name a checkpoint with --draft, or train some with "
-                f"python -m engine.training.train {kind}"
+                f"{kind} has no weights for {self.loaded.name}: name some with --draft, or train them with "
+                f"python -m engine.training --methods {kind}"
             )
         return checkpoints.restore(path, self.loaded)
-
-    def _pruned(self) -> Loaded:
-        stored = self._stored("lm")
-        return replace(stored, model=stored.model.model(self.loaded.model))
 
     def _other(self, name: str) -> Loaded:
         loaded = load_model(name, dtype=self.loaded.dtype, device=self.loaded.device)
@@ -76,9 +84,9 @@ class Target:
 
 @dataclass(frozen=True)
 class Method:
-    """knobs: name -> usual value. build(target, draft, **knobs) -> the drafter, and the model it runs (or None)."""
+    """knobs: name -> usual value (None: as much as the weights were made for). build(target, draft, **knobs) -> the drafter, and the model it runs (or None)."""
 
-    knobs: dict[str, int | float | bool]
+    knobs: dict[str, int | float | bool | None]
     build: Callable[..., tuple[Drafter, Loaded | None]]
     takes_draft: bool = True  # whether other weights can be named
 
@@ -92,8 +100,8 @@ def _ngram(target: Target, draft: str | None, k: int, n: int):
 
 
 def _lm(target: Target, draft: str | None, k: int):
-    lm, loaded = target.draft(draft)
-    return ModelDrafter(lm, k, target.loaded.vocabulary.size), loaded
+    lm, loaded, words = target.draft(draft)
+    return ModelDrafter(lm, k, target.loaded.vocabulary.size, words), loaded
 
 
 def _dflash(target: Target, draft: str | None, **knobs):
@@ -110,15 +118,15 @@ METHODS = {
     "plain": Method({}, _plain, takes_draft=False),
     "ngram": Method({"k": 8, "n": 4}, _ngram, takes_draft=False),
     "lm": Method({"k": 3}, _lm),
-    "dflash": Method({"k": 7, "sampled": False, "threshold": 0.0}, _dflash),
-    "dspark": Method({"k": 7, "markov": True, "confidence": True, "threshold": 0.0}, _dspark),
+    "dflash": Method({"k": None, "sampled": False, "threshold": 0.0}, _dflash),
+    "dspark": Method({"k": None, "markov": True, "confidence": True, "threshold": 0.0}, _dspark),
 }
 # k: drafted tokens a round; n: longest match of an n-gram; threshold: least confidence of a token that is sent; sampled: draw
 # DFlash's tokens instead of taking the likeliest; markov, confidence: whether DSpark uses these heads.
 KNOBS = {"k": (1, 64), "n": (1, 16), "threshold": (0.0, 1.0), "sampled": bool, "markov": bool, "confidence": bool}
 
 
-def settle(method: str, draft: str | None = None, **given) -> dict[str, int | float | bool]:
+def settle(method: str, draft: str | None = None, **given) -> dict[str, int | float | bool | None]:
     """The knobs in force; None stands for the usual value. ValueError for what does not exist or is not used."""
     if method not in METHODS:
         raise ValueError(f"method is {method!r}: choose one of {', '.join(METHODS)}")
@@ -150,9 +158,4 @@ def build_drafter(target: Target, method: str, draft: str | None = None, **knobs
     """(drafter, loaded draft model or None, knobs in force); raises what `settle` raises, and Unavailable."""
     settled = settle(method, draft, **knobs)
     drafter, loaded = METHODS[method].build(target, draft, **settled)
-    return drafter, loaded, settled
-
-
-def stored(target_hash: str) -> dict[str, Path]:
-    """The methods that need weights and have some for this target, with their files."""
-    return {name: path for name in ("lm", "dflash", "dspark") if (path := checkpoints.find(name, target_hash))}
+    return drafter, loaded, settled | ({"k": drafter.k} if "k" in settled else {})

@@ -65,3 +65,15 @@ def interval(hits: int, n: int, z: float = 1.96) -> tuple[float, float]:
     p, wide = hits / n, z * z / n
     middle, half = (p + wide / 2) / (1 + wide), z * math.sqrt(p * (1 - p) / n + wide / (4 * n)) / (1 + wide)
     return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def repeats_at(tokens: list[int], n: int = 8) -> int:
+    """Where the first n-gram that occurred before ends; the length where none does. Small models loop, and a loop flatters
+    every drafter."""
+    seen = set()
+    for end in range(n, len(tokens) + 1):
+        gram = tuple(tokens[end - n : end])
+        if gram in seen:
+            return end
+        seen.add(gram)
+    return len(tokens)

@@ -176,8 +176,11 @@ def test_what_is_taught_equals_the_reference(tensors, head):
     assert torch.equal(labels, tensors["train.target_ids"]) and torch.equal(taught, tensors["train.eval_mask"].bool())
     target, drafter = pair(head)
     net, lm_head = drafter.net, target.model.lm_head
-    known = tokens, own, tensors["train.target_hidden_states"], tensors["train.target_last_hidden_states"], anchors
-    batch = Batch(*(t.to(DEVICE) for t in known))
+    known = {
+        "tokens": tokens, "own": own, "anchors": anchors, "features": tensors["train.target_hidden_states"],
+        "last": tensors["train.target_last_hidden_states"],
+    }  # fmt: skip
+    batch = Batch(**{name: t.to(DEVICE) for name, t in known.items()})
     with torch.inference_mode():
         hidden = net.over_text(target.model.get_input_embeddings(), batch)
         before = torch.cat([tokens.gather(1, anchors)[..., None], labels[..., :-1]], -1).to(DEVICE)

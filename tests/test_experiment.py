@@ -9,7 +9,8 @@ import torch
 from toys import save, tiny
 
 from engine import experiment, metrics
-from engine.experiment import Round, counts, read_prompts, repeats_at, speed_up, table, total
+from engine.experiment import Round, counts, read_prompts, speed_up, table, total
+from engine.metrics import repeats_at
 
 
 def test_output_counts_up_to_its_first_loop():
@@ -31,14 +32,20 @@ def test_rounds_behind_a_loop_and_the_prompts_round_are_left_out():
         [2, 2],
         [2, 2, 1],
     )
-    looping = [Round([0], [], {}), *[Round([1, 1, 1], kept, {}) for _ in range(6)]]  # the 8-gram returns at token 10
-    assert counts(looping)["passes"] == 3
+    spent = {"draft": 1.0, "target": 2.0}
+    looping = [
+        Round([0], [], spent),
+        *[Round([1, 1, 1], kept, spent) for _ in range(6)],
+    ]  # the 8-gram returns at token 10
+    told = counts(looping)
+    assert (told["passes"], told["tokens"], told["seconds"], told["draft_seconds"]) == (3, 9, 9.0, 3.0)
+    assert (
+        counts([Round(list(range(11)), [], {}), *looping[1:]])["tokens"] == 9
+    )  # of the last round only what came before
 
 
 def rows(*pairs):
-    return [
-        {"plain": {"written": 10, "seconds": slow}, "x": {"written": 10, "seconds": quick}} for slow, quick in pairs
-    ]
+    return [{"plain": {"tokens": 10, "seconds": slow}, "x": {"tokens": 10, "seconds": quick}} for slow, quick in pairs]
 
 
 def test_speed_up_is_of_all_prompts_together_with_an_interval_over_prompts():
@@ -80,13 +87,22 @@ def test_the_file_holds_what_the_table_says(tmp_path, monkeypatch, capsys):
         assert f"| ngram | {sums['tokens'] / sums['passes']:.2f} (" in printed
         assert all(r["plain"]["tokens"] == r["plain"]["passes"] for r in runs), temperature
     assert "\n".join(table(report)) in printed
-    assert all(r["plain"]["written"] == r["ngram"]["written"] for r in report["runs"]["0"])
+    assert all(
+        abs(r["plain"]["tokens"] - r["ngram"]["tokens"]) < 9 for r in report["runs"]["0"]
+    )  # the round of the prompt
 
 
-def test_a_missing_file_is_one_line(tmp_path, monkeypatch):
-    arguments = ["--prompts", str(tmp_path / "no"), "--out", str(tmp_path / "o")]
+@pytest.mark.parametrize(
+    ("text", "more", "words"),
+    [(None, [], "No such file"), ("\n", [], "holds no prompt"), ('{"id": 1}', [], "has no turns"),
+     ("hi", ["--temperatures", "0"], "temperature 0 is always there")],
+)  # fmt: skip
+def test_what_cannot_run_is_one_line(tmp_path, monkeypatch, text, more, words):
+    if text is not None:
+        (tmp_path / "prompts").write_text(text)
+    arguments = ["--prompts", str(tmp_path / "prompts"), "--out", str(tmp_path / "o"), *more]
     monkeypatch.setattr(sys, "argv", ["experiment", *arguments])
-    with pytest.raises(SystemExit, match="stopped: .*No such file"):
+    with pytest.raises(SystemExit, match=f"stopped: .*{words}"):
         experiment.main()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,8 @@ from toys import DEVICE, save, tiny
 from engine import LM, Engine, Sampling, checkpoints
 from engine.drafters.dflash import DFlashDrafter
 from engine.drafters.dspark import DSparkDrafter
-from engine.drafters.lm import ModelDrafter
+from engine.drafters.lesson import move
+from engine.drafters.lm import ModelDrafter, Pruned, PrunedConfig
 from engine.load import load_model
 from engine.training import corpus as corpora
 from engine.training import synthesize as synthesis
@@ -22,6 +24,7 @@ from engine.training.harvest import harvest
 from engine.training.train import Plan, Trainer, TrainingFailed, main, train
 
 METHODS = ("lm", "dflash", "dspark")
+FOLDER = []  # where the target lies
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +41,7 @@ def target(tmp_path_factory):
             layer.self_attn.o_proj.weight.mul_(0.1)
             layer.mlp.down_proj.weight.mul_(0.1)
     folder = save(tmp_path_factory.mktemp("target"), model)
+    FOLDER.append(folder)
     return load_model(folder, dtype="float32", device=DEVICE)
 
 
@@ -108,8 +112,10 @@ def test_prompts_of_ones_own_open_the_chats(target, tmp_path):
 
 def test_features_are_what_a_whole_forward_gives(target, corpus, features):
     ids = torch.from_numpy(corpus.tokens[[5, 40]].astype("int64")).to(DEVICE)
-    taps, last = features.get([5, 40])
-    out = stock(target, ids).hidden_states
+    taps, last, total = features.get([5, 40])
+    whole = stock(target, ids)
+    out = whole.hidden_states
+    torch.testing.assert_close(total, whole.logits.logsumexp(-1).cpu(), atol=1e-3, rtol=0)
     for found, expected in ((taps, out[1]), (last, out[-1])):
         torch.testing.assert_close(found.float(), expected.float().cpu(), atol=0.03, rtol=0.02)  # kept as bfloat16
 
@@ -125,10 +131,11 @@ def test_acceptance_rises_and_the_stored_net_drafts_as_measured(target, corpus, 
     path = tmp_path / f"{method}.safetensors"
     checkpoints.store(trainer.net, path, target.hash, **trainer.facts("test"))
     net, lm = checkpoints.restore(path, target).model, LM(target.model)
+    assert net.words.ids.tolist() == trainer.net.words.ids.tolist()
     rows = [row for row in trainer.held_out if ANSWER in corpus.role[row, :24]][:6]
     expected = {row: kept_by_text(net, trainer, row) for row in rows}
     drafter = {
-        "lm": lambda: ModelDrafter(LM(net.model(target.model)), 7),
+        "lm": lambda: ModelDrafter(LM(net.model(target.model)), 7, words=net.words),
         "dflash": lambda: DFlashDrafter(net, lm),
         "dspark": lambda: DSparkDrafter(net, lm),
     }[method]()
@@ -217,7 +224,7 @@ def test_the_command_trains_resumes_and_stores(target, chats, tmp_path, monkeypa
     text = card(tmp_path / "a.safetensors")
     assert "arXiv 2602.06036" in text and facts["corpus"] in text and "| 4 |" in text and target.hash in text
     monkeypatch.setattr("sys.argv", [*command[:-4], "--words", "90", "--dtype", "float32"])
-    with pytest.raises(SystemExit, match="another run"):
+    with pytest.raises(SystemExit, match="of another run"):
         main()
     capsys.readouterr()
 
@@ -231,10 +238,15 @@ def test_one_command_does_all_of_it_and_goes_on(target, tmp_path, monkeypatch, c
     arguments = ["--work", str(tmp_path / "work"), "--target", folder, "--dtype", "float32", *size]
     monkeypatch.setattr("sys.argv", ["training", *arguments])
     everything()
-    stored = {path.name: path.read_bytes() for path in (tmp_path / "work").glob("*.safetensors")}
-    assert sorted(stored) == [f"{m}-target.safetensors" for m in sorted(METHODS)]
+    stored = sorted(path.name for path in (tmp_path / "work").glob("*.safetensors"))
+    assert stored == [f"{m}-target.safetensors" for m in sorted(METHODS)]
+    monkeypatch.setattr(Trainer, "step", None)  # nothing may be trained again
     everything()
     assert capsys.readouterr().out.count("tokens a pass") == 6
+    (tmp_path / "prompts.txt").write_text("abc\n")
+    monkeypatch.setattr("sys.argv", ["training", *arguments, "--prompts", str(tmp_path / "prompts.txt")])
+    with pytest.raises(SystemExit, match="give another folder"):  # those chats were not opened with these prompts
+        everything()
 
 
 # ---- what can go wrong
@@ -275,7 +287,7 @@ def test_a_write_that_fails_leaves_the_old_checkpoint(target, corpus, features, 
 
 
 def test_features_of_other_data_are_refused(target, corpus, features):
-    with pytest.raises(NoCorpus, match="name another folder"):
+    with pytest.raises(NoCorpus, match="give another folder"):
         harvest(target, corpus[:64], features.folder, (0,))
 
 
@@ -303,6 +315,43 @@ def shard(folder, name="a", tokens=None):
 def odd(folder):
     np.savez(folder / "odd.npz", tokens=np.zeros((2, 8)))
     return folder / "odd.npz"
+
+
+def test_features_of_other_layers_and_weights_of_another_method_are_refused(target, corpus, features, tmp_path):
+    """A drafter that reads other layers than it says would be accepted next to never, without any error."""
+    other = replace(features, taps=(1,))
+    with pytest.raises(NoCorpus, match="harvest those"):
+        Trainer(plan("dflash", 5), target, corpus, other)
+    path = tmp_path / "dflash.safetensors"
+    trainer = Trainer(plan("dflash", 5), target, corpus, features)
+    checkpoints.store(trainer.net, path, target.hash)
+    with pytest.raises(NoCorpus, match="holds a dflash drafter, not dspark"):
+        Trainer(plan("dspark", 5), target, corpus, features, path)
+
+
+def test_the_targets_own_positions_survive_a_draft_model_in_16_bit(target):
+    """The pruned model borrows the target's table of angles; casting it would move every token of the target."""
+    half = load_model(FOLDER[0], dtype="bfloat16", device=DEVICE)
+    table = half.model.get_decoder().rotary_emb.inv_freq
+    before = table.clone()
+    net = Pruned(half.model, PrunedConfig(2))
+    move(net, half.model.get_input_embeddings().weight)
+    assert table.dtype == torch.float32 and torch.equal(half.model.get_decoder().rotary_emb.inv_freq, before)
+    assert net.adapter.weight.dtype == torch.bfloat16
+
+
+def test_a_stop_is_obeyed_between_steps_and_loses_nothing(target, corpus, features, tmp_path):
+    trainer = Trainer(plan("dflash", 50), target, corpus, features)
+
+    def press(share, words):
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(trainer, tmp_path / "checkpoint.pt", progress=press)
+    assert trainer.done == 1
+    again = Trainer(plan("dflash", 50), target, corpus, features)
+    again.resume(tmp_path / "checkpoint.pt")
+    assert again.done == 1 and again.curve == trainer.curve
 
 
 def test_too_few_chats_and_an_empty_prompt_file_are_refused(target, corpus, features, tmp_path):

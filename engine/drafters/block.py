@@ -137,6 +137,7 @@ class Backbone(nn.Module):
     def __init__(self, config: BlockConfig):
         super().__init__()
         self.config = config
+        self.words: Words | None = None  # what it may guess; None = everything
         self.fc = nn.Linear(len(config.taps) * config.hidden, config.hidden, bias=False)
         self.hidden_norm = nn.RMSNorm(config.hidden, config.eps)
         self.layers = nn.ModuleList(Layer(config, i) for i in range(config.layers))
@@ -188,24 +189,23 @@ class Backbone(nn.Module):
         x = embed(self.ids(tokens.gather(1, anchors), width).flatten(1))
         return self.guesses(self(x, positions, attend).unflatten(1, (blocks, width)))
 
-    def law(self, embed: nn.Module, head: nn.Module, batch: Batch, words: Words | None = None) -> Law:
-        """The blocks' logits along the text, over all ids or `words`."""
+    def law(self, embed: nn.Module, head: nn.Module, batch: Batch) -> Law:
+        """The blocks' logits along the text."""
         hidden = self.over_text(embed, batch)
         labels, taught = lesson(batch, self.config.drafts)
         before = torch.cat([batch.tokens.gather(1, batch.anchors.clamp_min(0))[..., None], labels[..., :-1]], -1)
-        logits = score(hidden, head, words)
-        labels, taught = words.among(labels, taught) if words else (labels, taught)
-        return Law(hidden, before, logits, labels, taught)
+        return Law(hidden, before, score(hidden, head, self.words), labels, taught)
 
     def agree(self, embed: nn.Module, head: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Where the likeliest token is the text's, [batch, blocks, drafts], and where there was one to guess."""
         law = self.law(embed, head, batch)
-        return law.logits.argmax(-1) == law.labels, law.taught
+        best = law.logits.argmax(-1)
+        return (best if self.words is None else self.words.ids[best]) == law.labels, law.taught
 
 
 @dataclass(frozen=True)
 class Law:
-    """Blocks along a text: hidden, token before [.., drafts], logits [.., drafts, ids], labels, and which are taught."""
+    """Blocks along a text: hidden, token before [.., drafts], logits [.., drafts, words], labels, and which are taught."""
 
     hidden: Tensor
     before: Tensor
@@ -231,6 +231,7 @@ class BlockDrafter:
         self.taps = net.config.taps
         self.vocabulary = vocabulary or target.vocabulary_size
         self.embed, self.head = target.model.get_input_embeddings(), target.model.get_output_embeddings()
+        self.matrix = self.head.weight[: self.vocabulary] if net.words is None else self.head.weight[net.words.ids]
         self.slab = SlabCache(len(target.cache.length))
         self._owner: dict[int, int] = {}  # row: the sequence it serves
 
@@ -256,12 +257,17 @@ class BlockDrafter:
         return [made[s.id] if s.id in made else self._none(s) for s in sequences]
 
     def guess(self, sequences: list[Sequence], hidden: Tensor) -> dict[str, Tensor]:
-        """From hidden [batch, k, hidden] to the fields of a Proposal, each [batch, k, ...]: tokens, logits, confidence, ..."""
+        """From hidden [batch, k, hidden] to the fields of a Proposal, each [batch, k, ...]: tokens, logits, confidence, ...
+        Tokens and whatever ends in a vocabulary are in the drafter's own."""
         raise NotImplementedError
 
     def likeliest(self, logits: Tensor) -> Tensor:
         """Probability of the likeliest token, [..., vocab] -> [...]: a confidence that looks at no draw."""
         return (logits.amax(-1).float() - logits.float().logsumexp(-1)).exp()
+
+    def ids(self, places: Tensor) -> Tensor:
+        """Places in the drafter's own vocabulary as ids."""
+        return places if self.net.words is None else self.net.words.ids[places]
 
     def anchors(self, sequences: list[Sequence]) -> Tensor:
         """Last committed tokens, [batch]."""
@@ -278,6 +284,11 @@ class BlockDrafter:
 
     def _draft(self, sequences: list[Sequence]) -> list[Proposal]:
         fields = self.guess(sequences, self._hidden(sequences))
+        if self.net.words is not None:
+            blank = {"logits": -torch.inf, "base": -torch.inf, "q": 0.0}
+            fields |= {
+                n: self.net.words.spread(fields[n], x)[..., : self.vocabulary] for n, x in blank.items() if n in fields
+            }
         limits = [self._room(s) for s in sequences]
         if self.threshold:
             sure = (fields["confidence"] >= self.threshold).long().cumprod(-1).sum(-1)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, linear
 
 from engine.drafters.block import Backbone, BlockDrafter
-from engine.drafters.lesson import Batch, Words, fading, mean
+from engine.drafters.lesson import Batch, fading, mean
 from engine.model import LM
 from engine.sampling import draw, warp
 
@@ -20,14 +20,15 @@ from engine.sampling import draw, warp
 class DFlash(Backbone):
     """The backbone alone."""
 
-    def loss(
-        self, embed: nn.Module, head: nn.Module, batch: Batch, words: Words | None = None, decay: float = 4.0
-    ) -> dict[str, Tensor]:
+    def loss(self, embed: nn.Module, head: nn.Module, batch: Batch, decay: float = 4.0) -> dict[str, Tensor]:
         """Cross-entropy against the text itself, fading along the block. The paper's decay is 7, 5 or 4 for blocks of
         16, 10 or 8."""
-        law = self.law(embed, head, batch, words)
-        missed = cross_entropy(law.logits.float().flatten(0, -2), law.labels.flatten(), reduction="none")
-        return {"loss": mean(missed.view_as(law.labels), fading(law.taught, decay))}
+        law = self.law(embed, head, batch)
+        labels, taught = law.labels, law.taught
+        if self.words is not None:
+            labels, taught = self.words.among(labels, taught)
+        missed = cross_entropy(law.logits.float().flatten(0, -2), labels.flatten(), reduction="none")
+        return {"loss": mean(missed.view_as(labels), fading(taught, decay))}
 
 
 class DFlashDrafter(BlockDrafter):
@@ -41,9 +42,9 @@ class DFlashDrafter(BlockDrafter):
         self.sampled = sampled
 
     def guess(self, sequences, hidden):
-        logits = self.head(hidden)[..., : self.vocabulary]
+        logits = linear(hidden, self.matrix)
         fields = {"logits": logits, "confidence": self.likeliest(logits)}
         if not self.sampled:
-            return fields | {"tokens": logits.argmax(-1)}
+            return fields | {"tokens": self.ids(logits.argmax(-1))}
         q = torch.stack([warp(row, s.sampling) for row, s in zip(logits, sequences, strict=True)])
-        return fields | {"tokens": draw(q, self.uniforms(sequences)), "q": q}
+        return fields | {"tokens": self.ids(draw(q, self.uniforms(sequences))), "q": q}

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.functional import binary_cross_entropy_with_logits, linear
 
 from engine.drafters.block import Backbone, BlockConfig, BlockDrafter, Law
-from engine.drafters.lesson import Batch, Words, fading, mean, score
+from engine.drafters.lesson import Batch, Words, fading, mean, score, truth
 from engine.model import LM
 from engine.sampling import draw, warp
 
@@ -93,58 +93,59 @@ class DSpark(Backbone):
             x = torch.cat([hidden, self.markov_head.markov_w1(before)], -1)
         return self.confidence_head(x if attached else x.detach())
 
-    def biases(self, hidden: Tensor, before: Tensor, words: Words | None = None) -> Tensor:
-        """The Markov head along known tokens: hidden [..., n, hidden], before [..., n] -> [..., n, ids]."""
+    def biases(self, hidden: Tensor, before: Tensor) -> Tensor:
+        """The Markov head along known tokens: hidden [..., n, hidden], before [..., n] -> [..., n, words]."""
         if self.config.markov_kind != "rnn":  # no state: all places at once
-            return self.markov_head(hidden, before, None, words)[0]
+            return self.markov_head(hidden, before, None, self.words)[0]
         state, out = None, []
         for i in range(before.shape[-1]):
-            bias, state = self.markov_head(hidden[..., i, :], before[..., i], state, words)
+            bias, state = self.markov_head(hidden[..., i, :], before[..., i], state, self.words)
             out.append(bias)
         return torch.stack(out, -2)
 
-    def law(self, embed: nn.Module, head: nn.Module, batch: Batch, words: Words | None = None) -> Law:
-        law = super().law(embed, head, batch, words)
+    def law(self, embed: nn.Module, head: nn.Module, batch: Batch) -> Law:
+        law = super().law(embed, head, batch)
         if self.markov_head is None:
             return law
-        return replace(law, logits=law.logits + self.biases(law.hidden, law.before, words))
+        return replace(law, logits=law.logits + self.biases(law.hidden, law.before))
 
     def loss(
-        self,
-        embed: nn.Module,
-        head: nn.Module,
-        batch: Batch,
-        words: Words | None = None,
-        decay: float = 4.0,
-        attached: bool = True,
+        self, embed: nn.Module, head: nn.Module, batch: Batch, decay: float = 4.0, attached: bool = True
     ) -> dict[str, Tensor]:
         """0.1 cross-entropy + 0.9 L1 distance to the target's law + the confidence head's binary cross-entropy; the total
         and its terms.
 
         The confidence head learns 1 - L1 / 2, the chance of acceptance. attached=False keeps its gradient to itself.
         """
-        law = self.law(embed, head, batch, words)
-        logp = law.logits.float().log_softmax(-1)
-        weights = fading(law.taught, decay)
-        distance = (logp.exp() - self._truth(head, batch, words)).abs().sum(-1)
-        missed = -logp.gather(-1, law.labels[..., None])[..., 0]
+        law = self.law(embed, head, batch)
+        labels, taught = law.labels, law.taught
+        if self.words is not None:
+            labels, taught = self.words.among(labels, taught)
+        logp, real = law.logits.float().log_softmax(-1), self._truth(head, batch)
+        weights = fading(taught, decay)
+        distance = (logp.exp() - real).abs().sum(-1)
+        if self.words is not None:
+            distance = distance + (1 - real.sum(-1)).clamp_min(
+                0
+            )  # what the target gives to words that are never drafted
+        missed = -logp.gather(-1, labels[..., None])[..., 0]
         terms = {"cross_entropy": mean(missed, weights), "distance": mean(distance, weights)}
         total = 0.1 * terms["cross_entropy"] + 0.9 * terms["distance"]
         if self.confidence_head is not None:
             said = self.confidence(law.hidden, law.before, attached).float()
             surprise = binary_cross_entropy_with_logits(said, (1 - distance / 2).detach(), reduction="none")
-            terms["confidence"] = mean(surprise, weights)
+            terms["confidence"] = mean(surprise, fading(law.taught, decay))
             total = total + terms["confidence"]
         return {"loss": total, **terms}
 
-    @torch.no_grad()
-    def _truth(self, head: nn.Module, batch: Batch, words: Words | None = None) -> Tensor:
-        """The target's own law for every place, [batch, blocks, drafts, ids]."""
+    def _truth(self, head: nn.Module, batch: Batch) -> Tensor:
+        """The target's own law for every place, [batch, blocks, drafts, words]."""
         last, drafts = batch.last, self.config.drafts
         places = batch.anchors.clamp_min(0)[..., None] + torch.arange(drafts, device=last.device)
         index = places.clamp_max(last.shape[1] - 2).flatten(1)
         rows = last.gather(1, index[..., None].expand(-1, -1, last.shape[-1]))
-        return score(rows, head, words).float().softmax(-1).unflatten(1, places.shape[1:])
+        total = None if batch.total is None else batch.total.gather(1, index)
+        return truth(head, rows, total, self.words).unflatten(1, places.shape[1:])
 
 
 class DSparkDrafter(BlockDrafter):
@@ -159,19 +160,19 @@ class DSparkDrafter(BlockDrafter):
         self.confidence = confidence and net.confidence_head is not None
 
     def guess(self, sequences, hidden):
-        base, before, state = self.head(hidden)[..., : self.vocabulary], self.anchors(sequences), None
+        base, before, state = linear(hidden, self.matrix), self.anchors(sequences), None
         u, places = self.uniforms(sequences), []
         for i in range(self.k):
             logits = base[:, i]
             if self.markov:
-                bias, state = self.net.markov_head(hidden[:, i], before, state)
-                logits = logits + bias[..., : self.vocabulary]
+                bias, state = self.net.markov_head(hidden[:, i], before, state, self.net.words)
+                logits = logits + bias[..., : logits.shape[-1]]
             if self.confidence:  # asked before the draw, of the token before
                 sure = self.net.confidence(hidden[:, i], before).float().sigmoid()
             else:
                 sure = self.likeliest(logits)
             q = torch.stack([warp(row, s.sampling) for row, s in zip(logits, sequences, strict=True)])
-            before = draw(q, u[:, i])
+            before = self.ids(draw(q, u[:, i]))
             places.append({"tokens": before, "q": q, "logits": logits, "confidence": sure})
         fields = {name: torch.stack([place[name] for place in places], 1) for name in places[0]}
         return fields | {"base": base} if self.markov else fields

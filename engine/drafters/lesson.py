@@ -14,20 +14,21 @@ class Batch:
     """Texts with what the target knew about them.
 
     tokens [batch, length]; own [batch, length] marks what the target wrote itself; features [batch, length, taps * hidden]:
-    the tapped layers; last [batch, length, hidden]: its normalised final states; anchors [batch, blocks]: places where
-    blocks begin, -1 = none. What a drafter does not read is None.
+    the tapped layers; last [batch, length, hidden]: its normalised final states; total [batch, length]: log of the sum of
+    its exponentiated logits; anchors [batch, blocks]: places where blocks begin, -1 = none. What is not read is None.
     """
 
     tokens: Tensor
     own: Tensor
     features: Tensor | None = None
     last: Tensor | None = None
+    total: Tensor | None = None
     anchors: Tensor | None = None
 
 
 class Words:
-    """The ids that a loss looks at. The most frequent few thousand carry nearly all of a text, at a fraction of the price
-    of a whole vocabulary; drafting uses the whole one all the same."""
+    """A drafter's own vocabulary: the most frequent few thousand ids carry nearly all of a text, at a fraction of the price of
+    a whole vocabulary (FR-Spec; Zhao et al. 2025). Others are never drafted, which costs acceptance and never truth."""
 
     def __init__(self, ids: Tensor, vocabulary: int):
         self.ids = ids.sort().values
@@ -39,10 +40,31 @@ class Words:
         places = self.place[labels]
         return places.clamp_min(0), taught & (places >= 0)
 
+    def spread(self, values: Tensor, elsewhere: float) -> Tensor:
+        """Values [..., words] laid out in the whole vocabulary."""
+        out = values.new_full((*values.shape[:-1], len(self.place)), elsewhere)
+        out[..., self.ids] = values
+        return out
+
 
 def score(states: Tensor, matrix: nn.Module, words: Words | None) -> Tensor:
     """states [..., width] through an output matrix, for all ids or some."""
     return matrix(states) if words is None else linear(states, matrix.weight[words.ids])
+
+
+@torch.no_grad()
+def truth(matrix: nn.Module, last: Tensor, total: Tensor | None, words: Words | None) -> Tensor:
+    """The target's own law from its final states [..., hidden]: over all ids, or the share of some of them; `total` [...] as in
+    Batch."""
+    logits = score(last, matrix, words).float()
+    return logits.softmax(-1) if words is None else (logits - total[..., None]).exp()
+
+
+def move(net: nn.Module, like: Tensor) -> nn.Module:
+    """Parameters in the number format and on the device of `like`; buffers may be the target's own and stay as they are."""
+    for p in net.parameters():
+        p.data = p.data.to(like.device, like.dtype)
+    return net
 
 
 def choose_anchors(own: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:

@@ -16,19 +16,21 @@ import torch
 from torch import Tensor, nn
 
 from engine.drafters import chain
-from engine.drafters.lesson import Batch, Words, lesson, score
+from engine.drafters.lesson import Batch, Words, lesson, move, score, truth
 from engine.model import LM, PREFILL
 from engine.sampling import DRAFT, draw, uniforms, warp
 from engine.types import Proposal, Sequence
 
 
 class ModelDrafter:
-    """Chain of k tokens drawn from the draft model's warped law. `vocabulary`: size of the target's, which q is laid out in."""
+    """Chain of k tokens drawn from the draft model's warped law. `vocabulary`: size of the target's, which q is laid out in.
+    `words`: ids of the draft model's rows, where it has not all of them."""
 
     taps: tuple[int, ...] = ()
 
-    def __init__(self, lm: LM, k: int = 4, vocabulary: int | None = None):
-        self.lm, self.k, self.vocabulary = lm, k, vocabulary or lm.vocabulary_size
+    def __init__(self, lm: LM, k: int = 4, vocabulary: int | None = None, words: Words | None = None):
+        self.lm, self.k, self.words = lm, k, words
+        self.vocabulary = vocabulary or (lm.vocabulary_size if words is None else len(words.place))
         self._cached: dict[int, tuple[int, int, Tensor]] = {}  # row: sequence id, length when drafted, drafted and read
 
     def observe(self, sequences, features):
@@ -72,6 +74,8 @@ class ModelDrafter:
 
     def _align(self, logits: Tensor) -> Tensor:
         """Lay the draft model's logits out in the target's vocabulary; ids that only one of them has cannot be drafted."""
+        if self.words is not None:
+            logits = self.words.spread(logits, -torch.inf)
         extra = self.vocabulary - logits.shape[-1]
         return torch.nn.functional.pad(logits, (0, extra), value=-torch.inf)  # a negative pad cuts
 
@@ -117,6 +121,7 @@ class Pruned(nn.Module):
     def __init__(self, target: nn.Module, config: PrunedConfig):
         super().__init__()
         self.config = config
+        self.words: Words | None = None  # what it may guess; None = everything
         few = shape(target, config.layers)
         few._attn_implementation = "sdpa"  # until it drafts
         decoder = type(target)(few).get_decoder()
@@ -130,28 +135,31 @@ class Pruned(nn.Module):
         """tokens [batch, length] -> what the output matrix reads, [batch, length, hidden]."""
         return self.adapter(self.decoder(inputs_embeds=embed(tokens), use_cache=False).last_hidden_state)
 
-    def loss(self, embed: nn.Module, head: nn.Module, batch: Batch, words: Words | None = None) -> dict[str, Tensor]:
+    def loss(self, embed: nn.Module, head: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy against the target's own law at every place before a token to be learnt (Hinton et al. 2015)."""
         taught = batch.own[:, 1:]
-        logp = score(self(embed, batch.tokens)[:, :-1][taught], head, words).float().log_softmax(-1)
-        with torch.no_grad():
-            truth = score(batch.last[:, :-1][taught], head, words).float().softmax(-1)
-        return {"loss": -(truth * logp).sum(-1).mean()}
+        logp = score(self(embed, batch.tokens)[:, :-1][taught], head, self.words).float().log_softmax(-1)
+        total = None if batch.total is None else batch.total[:, :-1][taught]
+        real = truth(head, batch.last[:, :-1][taught], total, self.words)
+        return {"loss": -(real * logp).sum(-1).mean()}
 
     def agree(self, embed: nn.Module, head: nn.Module, batch: Batch, drafts: int = 7) -> tuple[Tensor, Tensor]:
         """Where the likeliest token is the text's, for chains behind the anchors, and where there was one to guess."""
         labels, taught = lesson(batch, drafts)
-        guess = head(self(embed, batch.tokens)).argmax(-1)
+        guess = score(self(embed, batch.tokens), head, self.words).argmax(-1)
+        guess = guess if self.words is None else self.words.ids[guess]
         places = batch.anchors.clamp_min(0)[..., None] + torch.arange(drafts, device=labels.device)
         guess = guess.gather(1, places.clamp_max(guess.shape[1] - 1).flatten(1)).view_as(labels)
         return guess == labels, taught
 
     @torch.no_grad()
     def model(self, target: nn.Module) -> nn.Module:
-        """An ordinary causal LM with these layers; the adapter is multiplied into its output matrix."""
+        """An ordinary causal LM with these layers; the adapter is multiplied into its output matrix, of which only the rows of
+        `words` are kept."""
         with torch.device("meta"):
             model = type(target)(self.decoder.config)  # the very object: the layers ask it how to attend
         theirs, ours, head = target.get_decoder(), model.get_decoder(), target.get_output_embeddings().weight
+        head = head if self.words is None else head[self.words.ids]
         ours.embed_tokens, ours.rotary_emb = theirs.embed_tokens, theirs.rotary_emb
         ours.layers, ours.norm = self.decoder.layers, self.decoder.norm
         model.lm_head.weight = nn.Parameter((head.float() @ self.adapter.weight.float()).to(head.dtype))
@@ -172,7 +180,7 @@ def begin_pruned(target: nn.Module, layers: int, texts: Iterable[Batch], ridge: 
     2023)."""
     net = Pruned(target, PrunedConfig(layers))
     embed, decoder = target.get_input_embeddings(), target.get_decoder()
-    net.to(embed.weight.device, embed.weight.dtype)
+    move(net, embed.weight)
     for ours, theirs in zip(net.decoder.layers, decoder.layers, strict=False):
         ours.load_state_dict(theirs.state_dict())
     hidden = embed.weight.shape[1]

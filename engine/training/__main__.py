@@ -14,15 +14,14 @@ import sys
 from pathlib import Path
 
 from engine import checkpoints
-from engine.engine import BrokenLogits
 from engine.load import load_model
 from engine.training.corpus import read
 from engine.training.harvest import harvest
-from engine.training.progress import Progress, clock
+from engine.training.progress import STOPS, Progress, clock
 from engine.training.recipes import RECIPES, block_config
 from engine.training.synthesize import read_prompts, synthesize
-from engine.training.train import Plan, Trainer, TrainingFailed, keep_memory, train
-from engine.weights import LoadError, cache_folder
+from engine.training.train import Plan, Trainer, keep_memory, train
+from engine.weights import cache_folder
 
 SIZES = {  # chats, rows written at once, steps, chats in a step, blocks in a chat
     "cuda": {"chats": 4096, "rows": 512, "steps": 1500, "batch": 32, "anchors": 192},
@@ -49,8 +48,11 @@ def main() -> None:
     try:
         prompts = read_prompts(args.prompts) if args.prompts else []
         loaded = load_model(args.target, dtype=args.dtype, device=args.device)
-        size = {name: getattr(args, name) or usual for name, usual in SIZES[loaded.device.split(":")[0]].items()}
-        work = args.work or cache_folder() / "training" / loaded.name
+        usual = SIZES["cpu" if loaded.device == "cpu" else "cuda"]
+        size = {name: getattr(args, name) or number for name, number in usual.items()}
+        work = args.work or cache_folder() / "training" / (
+            f"{loaded.name}-{args.prompts.stem}" if prompts else loaded.name
+        )
         with Progress("writing chats") as progress:
             synthesize(
                 loaded,
@@ -79,7 +81,7 @@ def main() -> None:
             print(f"{out}: {trainer.curve[-1]['tokens_per_pass']} tokens a pass held out, {clock(trainer.seconds)}")
     except KeyboardInterrupt:
         sys.exit("stopped; the same command goes on")
-    except (OSError, ValueError, LoadError, BrokenLogits, TrainingFailed) as error:
+    except STOPS as error:
         sys.exit(f"stopped: {error}")
 
 

@@ -19,6 +19,9 @@ WHAT = {
     "dspark": "A block drafter after DSpark (Cheng et al. 2026, arXiv 2607.05147): a block in one pass, then a Markov head and "
     "a confidence head.",
 }
+MEASURE = (
+    "Held-out answers at temperature 0 up to their first loop, walked round by round, seven tokens drafted each time:"
+)
 LIMITS = """- It drafts for the target named above and for no other; the loader checks a hash of the target's weights.
 - It learnt from chats that the target wrote itself, mostly English, up to 512 tokens. On other languages, long texts and
   unusual formats it is accepted less often. What is written never suffers: the target checks every token."""
@@ -36,11 +39,12 @@ def card(path: Path, report: dict | None = None) -> str:
         "## Training", "",
         f"- data: {facts['chats']} chats written by the target, {int(facts['own_tokens']):,} tokens to learn from, hash "
         f"{facts['corpus']}; 64 more chats were held out",
-        f"- {plan['steps']} steps of {plan['batch']} chats with {plan['anchors']} blocks each, the loss over the "
-        f"{plan['words']} most frequent ids, peak rate {plan['rate']:g}, seed {plan['seed']}",
+        f"- {plan['steps']} steps of {plan['batch']} chats"
+        + ("" if facts["kind"] == "lm" else f" with {plan['anchors']} blocks each")
+        + f", peak rate {plan['rate']:g}, seed {plan['seed']}; it may guess the {plan['words']} most frequent ids",
         f"- {clock(float(facts['seconds']))} on {facts['device']} in {facts['dtype']}, {facts['date']}, torch {facts['torch']}",
         f"- command: `{facts['command']}`", "",
-        "Held out, temperature 0, the whole block drafted, the text given (looping text included):", "",
+        MEASURE, "",
         "| step | loss | tokens per pass | survival at 1, 2, 3, ... |", "|---|---|---|---|",
     ]  # fmt: skip
     for point in curve:
@@ -55,7 +59,7 @@ def results(kind: str, report: dict) -> list[str]:
     """Tokens per pass of an experiment, for every variant of a method."""
     lines = [
         "## Results", "",
-        f"{len(report['prompts'])} questions of Spec-Bench, cut at the first repeated run of {report['loop']} tokens "
+        f"{len(report['prompts'])} prompts kept from training, cut at the first repeated run of {report['loop']} tokens "
         f"({report['date']}, {report['machine']}):", "",
         "| variant | temperature | tokens per pass | passes |", "|---|---|---|---|",
     ]  # fmt: skip

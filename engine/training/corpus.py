@@ -7,6 +7,7 @@ the target wrote itself is learnt from; templates and given words are context.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -52,6 +53,19 @@ class Corpus:
             os.replace(half, path)
         finally:
             half.unlink(missing_ok=True)
+
+
+def keep_label(path: Path, facts: dict) -> None:
+    """Say beside a folder's shards what they were made from; refuse a folder whose label says something else."""
+    if path.exists():
+        found = json.loads(path.read_text())
+        if found != facts:
+            odd = ", ".join(
+                f"{name} {found.get(name)}, now {facts[name]}" for name in facts if found.get(name) != facts[name]
+            )
+            raise NoCorpus(f"{path.parent} holds something else ({odd}): give another folder")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(facts))
 
 
 def read(sources: Iterable[Path], vocabulary: int) -> Corpus:

@@ -9,7 +9,6 @@ chats of the corpus. A run that was stopped goes on with the first shard that is
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 from collections.abc import Callable
@@ -24,31 +23,31 @@ from torch import Tensor
 from engine.drafters.block import spread
 from engine.load import Loaded, load_model
 from engine.model import LM
-from engine.training.corpus import Corpus, NoCorpus, read
-from engine.training.progress import Progress
-from engine.weights import LoadError
+from engine.training.corpus import Corpus, NoCorpus, keep_label, read
+from engine.training.progress import STOPS, Progress
 
 SHARD = 32  # chats in a file
 BATCH = 8  # chats in one forward
+KEYS = ("taps", "last", "total")
 KEPT = torch.bfloat16  # residual streams outgrow float16
 
 
 @dataclass(frozen=True)
 class Features:
-    """A folder of shards: for every chat of a corpus taps [length, taps * hidden] and last [length, hidden]."""
+    """A folder of shards: for every chat of a corpus taps [length, taps * hidden], last [length, hidden], total [length]."""
 
     folder: Path
     taps: tuple[int, ...]
 
-    def get(self, chats: list[int]) -> tuple[Tensor, Tensor]:
-        """taps [n, length, taps * hidden] and last [n, length, hidden] of some chats."""
-        parts: list[tuple[Tensor, Tensor]] = []
+    def get(self, chats: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """taps [n, length, taps * hidden], last [n, length, hidden] and total [n, length] of some chats, as in Batch."""
+        parts: list[tuple[Tensor, ...]] = []
         for chat in chats:
             with safe_open(self.folder / name(chat // SHARD), "pt") as shard:
                 at = chat % SHARD
-                parts.append(tuple(shard.get_slice(key)[at : at + 1] for key in ("taps", "last")))
-        taps, last = (torch.cat(column) for column in zip(*parts, strict=True))
-        return taps, last
+                parts.append(tuple(shard.get_slice(key)[at : at + 1] for key in KEYS))
+        taps, last, total = (torch.cat(column) for column in zip(*parts, strict=True))
+        return taps, last, total
 
 
 def name(shard: int) -> str:
@@ -64,21 +63,16 @@ def harvest(
     progress: Callable[[float], None] = lambda share: None,
 ) -> Features:
     """Write the features of a corpus into `out`. A folder that holds another corpus, target or taps is refused."""
-    facts = {"corpus": corpus.hash, "target": loaded.hash, "taps": list(taps), "dtype": loaded.dtype}
-    label = out / "features.json"
-    if label.exists():
-        found = json.loads(label.read_text())
-        if found != facts:
-            raise NoCorpus(f"{out} holds features of {found}, not of {facts}: name another folder, or empty this one")
     out.mkdir(parents=True, exist_ok=True)
-    label.write_text(json.dumps(facts))
     shards = range(-(-len(corpus) // SHARD))
     missing = [n for n in shards if not (out / name(n)).exists()]
     config, length = loaded.model.config.get_text_config(), corpus.tokens.shape[1]
     needed = len(missing) * SHARD * length * (len(taps) + 1) * config.hidden_size * KEPT.itemsize
     if needed > (free := shutil.disk_usage(out).free):
         raise OSError(f"the features need {needed / 1e9:.1f} GB, {out} has {free / 1e9:.1f} GB free: read fewer chats")
-    depth = config.num_hidden_layers - 1
+    facts = {"corpus": corpus.hash, "target": loaded.hash, "taps": list(taps), "dtype": loaded.dtype}
+    keep_label(out / "features.json", facts)
+    depth, head = config.num_hidden_layers - 1, loaded.model.get_output_embeddings()
     lm, norm = LM(loaded.model, BATCH), loaded.model.get_decoder().norm
     for number in missing:
         parts = []
@@ -86,14 +80,20 @@ def harvest(
             tokens = torch.from_numpy(corpus.tokens[start : start + BATCH].astype("int64")).to(lm.device)
             seen = lm.forward(list(range(len(tokens))), list(tokens), read="none", taps=(*taps, depth)).features
             tapped, last = seen.split([len(taps) * config.hidden_size, config.hidden_size], -1)
-            parts.append((tapped.to(KEPT).cpu(), norm(last).to(KEPT).cpu()))
+            last = norm(last)
+            total = torch.stack(
+                [head(chat).float().logsumexp(-1) for chat in last]
+            )  # a chat at a time: logits are large
+            parts.append((tapped.to(KEPT).cpu(), last.to(KEPT).cpu(), total.cpu()))
             progress(min(1.0, (start + len(tokens)) / len(corpus)))
-        tapped, last = (torch.cat(column) for column in zip(*parts, strict=True))
-        if not (tapped.isfinite().all() and last.isfinite().all()):
+        whole = {
+            key: torch.cat(column).contiguous() for key, column in zip(KEYS, zip(*parts, strict=True), strict=True)
+        }
+        if not all(tensor.isfinite().all() for tensor in whole.values()):
             raise NoCorpus(f"the target's features of chats {number * SHARD} to {start + BATCH - 1} are not finite")
         half = out / f"{name(number)}.partial"
         try:
-            save_file({"taps": tapped.contiguous(), "last": last.contiguous()}, half)
+            save_file(whole, half)
             half.rename(out / name(number))
         finally:
             half.unlink(missing_ok=True)
@@ -115,7 +115,9 @@ def main() -> None:
         taps = tuple(args.taps or spread(loaded.model.config.get_text_config().num_hidden_layers, 5))
         with Progress("reading chats") as progress:
             harvest(loaded, corpus, args.out, taps, progress)
-    except (OSError, ValueError, LoadError) as error:
+    except KeyboardInterrupt:
+        sys.exit("stopped; the same command goes on")
+    except STOPS as error:
         sys.exit(f"stopped: {error}")
 
 

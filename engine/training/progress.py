@@ -1,9 +1,16 @@
-"""One line that says how far a long job is and how long it still takes."""
+"""What the long jobs share: one line that says how far they are, and which errors end them in one line."""
 
 from __future__ import annotations
 
 import sys
 import time
+from zipfile import BadZipFile
+
+from safetensors import SafetensorError
+
+from engine.weights import LoadError
+
+STOPS = (OSError, ValueError, RuntimeError, LoadError, SafetensorError, BadZipFile)
 
 
 class Progress:

@@ -15,6 +15,8 @@ from engine.drafters.dspark import DSpark, DSparkConfig
 from engine.drafters.lesson import Batch
 from engine.drafters.lm import Pruned, begin_pruned
 from engine.load import Loaded
+from engine.run import end_ids
+from engine.training.synthesize import Template
 
 DRAFTS = 7  # tokens that a block drafter guesses at once
 LAYERS = 2  # of a block drafter
@@ -45,15 +47,16 @@ def block_config(loaded: Loaded, anchor_guesses: bool) -> BlockConfig:
 
 
 def mask_id(loaded: Loaded) -> int:
-    """A token that no text holds: the last special one that neither begins, ends nor pads, else the last of all."""
-    tokenizer = loaded.tokenizer
+    """A token that no chat holds: the last special one that neither ends nor pads nor stands in the template."""
+    tokenizer, template = loaded.tokenizer, Template.of(loaded)
     busy = {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id, tokenizer.unk_token_id}
+    busy |= end_ids(loaded) | {*template.opening, *template.to_answer, *template.to_user}
     spare = [i for i, token in tokenizer.added_tokens_decoder.items() if token.special and i not in busy]
     return max(spare, default=loaded.vocabulary.size - 1)
 
 
 @torch.no_grad()
-def begin(net: Backbone, loaded: Loaded) -> Backbone:
+def begin(net: Backbone) -> Backbone:
     """Small random weights, and logits that begin small."""
     for module in net.modules():
         if isinstance(module, nn.Linear | nn.Embedding):
@@ -69,12 +72,12 @@ def lm(loaded: Loaded, texts: Iterable[Batch]) -> Pruned:
 
 
 def dflash(loaded: Loaded, texts: Iterable[Batch]) -> DFlash:
-    return begin(DFlash(block_config(loaded, anchor_guesses=False)), loaded)
+    return begin(DFlash(block_config(loaded, anchor_guesses=False)))
 
 
 def dspark(loaded: Loaded, texts: Iterable[Batch]) -> DSpark:
     shape = asdict(block_config(loaded, anchor_guesses=True))
-    net = begin(DSpark(DSparkConfig(**shape, markov_rank=RANK)), loaded)
+    net = begin(DSpark(DSparkConfig(**shape, markov_rank=RANK)))
     nn.init.zeros_(net.markov_head.markov_w2.weight)
     return net
 

@@ -12,6 +12,7 @@ on with the first shard that is missing.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -21,15 +22,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from engine.engine import BrokenLogits, refuse_broken
+from engine.engine import refuse_broken
 from engine.load import Loaded, load_model
 from engine.model import LM
 from engine.run import end_ids
 from engine.sampling import draw, warp
-from engine.training.corpus import ANSWER, FORCED, LENGTH, USER, Corpus
-from engine.training.progress import Progress
+from engine.training.corpus import ANSWER, FORCED, LENGTH, USER, Corpus, keep_label
+from engine.training.progress import STOPS, Progress
 from engine.types import Sampling
-from engine.weights import LoadError
 
 TEMPERATURES = (0.0, 0.3, 0.7, 1.0)  # of the answers, in equal parts; greedy text repeats itself, so it is not the rule
 AS_USER = Sampling(temperature=1.0, min_p=0.02)
@@ -101,6 +101,8 @@ def make_chat(index: int, seed: int, length: int, loaded: Loaded, template: Temp
         words = str(dice.choice(OPENERS))
     given = template.opening + (loaded.tokenizer(words, add_special_tokens=False).input_ids if words else [])
     temperature = TEMPERATURES[index % len(TEMPERATURES)]
+    if prompts and temperature == 0 and index >= len(TEMPERATURES) * len(prompts):
+        temperature = 0.7  # a greedy answer to the same prompt would be the same chat again
     if prompts:
         return Chat(temperature, deque(given + template.to_answer), ANSWER, length // 3)
     return Chat(temperature, deque(given), USER, length // 3)
@@ -122,6 +124,13 @@ def synthesize(
     A shard that is there already is kept, so a run that was stopped goes on. progress hears the share that is done.
     """
     template, ends = Template.of(loaded), end_ids(loaded)
+    for prompt in prompts or []:
+        if len(loaded.tokenizer(prompt).input_ids) > length // 2:
+            raise ValueError(f"the prompt {prompt[:40]!r}... leaves no room in a chat of {length} tokens: shorten it")
+    told = hashlib.sha256("\n".join(prompts or []).encode()).hexdigest()[:16]
+    keep_label(
+        out / "chats.json", {"target": loaded.hash, "length": length, "rows": rows, "seed": seed, "prompts": told}
+    )
     lm, shards = LM(loaded.model, rows), -(-chats // rows)
     for number in range(shards):
         path = out / f"chats_{seed}_{number:05}.npz"
@@ -189,7 +198,9 @@ def main() -> None:
                 loaded, args.out, args.chats, length=args.length, rows=args.rows, seed=args.seed, prompts=prompts,
                 progress=progress,
             )  # fmt: skip
-    except (OSError, ValueError, LoadError, BrokenLogits) as error:
+    except KeyboardInterrupt:
+        sys.exit("stopped; the same command goes on")
+    except STOPS as error:
         sys.exit(f"stopped: {error}")
 
 

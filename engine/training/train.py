@@ -13,9 +13,12 @@ import ctypes
 import json
 import math
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,14 +26,14 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from engine import checkpoints
-from engine.drafters.lesson import Batch, Words, choose_anchors
+from engine import checkpoints, metrics
+from engine.drafters.lesson import Batch, Words, choose_anchors, move
 from engine.load import Loaded, load_model
 from engine.training.corpus import ANSWER, Corpus, NoCorpus, read
 from engine.training.harvest import Features, harvest
-from engine.training.progress import Progress, clock
+from engine.training.progress import STOPS, Progress, clock
 from engine.training.recipes import RECIPES, block_config
-from engine.weights import LoadError, cache_folder
+from engine.weights import cache_folder, sha256
 
 HELD_OUT = 64  # chats at the end of the corpus that are never learnt from
 CHECKED = 16  # of those, at temperature 0, are looked at again and again while training
@@ -50,36 +53,45 @@ class Plan:
     batch: int = 4  # chats in a step
     anchors: int = 96  # blocks in a chat
     rate: float = 1e-3
-    words: int = 8192  # ids that the loss looks at
+    words: int = 8192  # ids that the drafter may guess
     seed: int = 0
     dtype: str = "auto"
+    init: str = ""  # hash of the weights it starts from
 
 
 class Trainer:
     """A net on its way. step() learns from one batch; save() and resume() keep everything a later process needs."""
 
     def __init__(self, plan: Plan, loaded: Loaded, corpus: Corpus, features: Features, init: Path | None = None):
-        if len(corpus) <= HELD_OUT:
-            raise NoCorpus(f"{len(corpus)} chats are too few: {HELD_OUT} of them are held out")
+        if loaded.dtype == "float16":
+            raise NoCorpus("gradients vanish in float16: train with --dtype bfloat16 or float32")
+        train = len(corpus) - HELD_OUT
+        if train < plan.batch:
+            raise NoCorpus(f"{len(corpus)} chats are too few: {HELD_OUT} are held out, and a step takes {plan.batch}")
+        if not (corpus.role[:train] > 0).any():
+            raise NoCorpus("the target wrote none of these chats: there is nothing to learn")
         self.plan, self.loaded, self.corpus, self.features = plan, loaded, corpus, features
-        self.train = range(len(corpus) - HELD_OUT)
-        greedy = [i for i in range(len(corpus) - HELD_OUT, len(corpus)) if corpus.temperature[i] == 0]
-        self.held_out = greedy[:CHECKED] or list(range(len(corpus) - HELD_OUT, len(corpus)))[:CHECKED]
+        self.train = range(train)
+        later = range(train, len(corpus))
+        self.held_out = ([i for i in later if corpus.temperature[i] == 0] or list(later))[:CHECKED]
         model = loaded.model
         self.embed, self.head = model.get_input_embeddings(), model.get_output_embeddings()
         self.device = self.embed.weight.device
-        self.words = frequent(corpus[: len(self.train)], plan.words, self.head.weight.shape[0], self.device)
         torch.manual_seed(plan.seed)
-        fresh = (
-            RECIPES[plan.method](loaded, self.first_texts())
-            if init is None
-            else checkpoints.restore(init, loaded).model
-        )
-        self.net = fresh.to(self.device, self.embed.weight.dtype).requires_grad_(True).train()
+        if init is None:
+            net = RECIPES[plan.method](loaded, self.first_texts())
+            net.words = frequent(corpus[:train], plan.words, self.head.weight.shape[0], self.device)
+        else:
+            net = checkpoints.restore(init, loaded).model
+            if (kind := checkpoints.kind_of(net)) != plan.method:
+                raise NoCorpus(f"{init} holds a {kind} drafter, not {plan.method}")
+        if (taps := getattr(net.config, "taps", features.taps)) != features.taps:
+            raise NoCorpus(f"the features are of layers {features.taps}, the drafter reads {taps}: harvest those")
+        self.net = move(net, self.embed.weight).requires_grad_(True).train()
         self.master = {name: p.detach().float().clone() for name, p in self.net.named_parameters()}
         for tensor in self.master.values():
             tensor.requires_grad_(True)
-        self.optimizers = optimizers(self.net, self.master, plan.rate)
+        self.optimizers = optimizers(self.net, self.master, plan.rate, len(self.head.weight))
         self.done, self.seconds, self.cpu_seconds = 0, 0.0, 0.0
         self.curve: list[dict] = []
 
@@ -97,13 +109,14 @@ class Trainer:
             chats = list(range(start, min(start + 8, len(self.train))))
             yield self.texts(chats, torch.Generator().manual_seed(start))
 
-    def texts(self, chats: list[int], dice: torch.Generator, role: int = 1) -> Batch:
-        """Some chats as a batch; only tokens of at least `role` are learnt from."""
+    def texts(self, chats: list[int], dice: torch.Generator, role: int = 1, everywhere: bool = False) -> Batch:
+        """Some chats as a batch; only tokens of at least `role` are learnt from, blocks begin at random or `everywhere`."""
         tokens = torch.from_numpy(self.corpus.tokens[chats].astype("int64"))
         own = torch.from_numpy(self.corpus.role[chats] >= role)
-        anchors = choose_anchors(own, self.plan.anchors, dice)
-        taps, last = (t.to(self.device, self.embed.weight.dtype) for t in self.features.get(chats))
-        return Batch(tokens.to(self.device), own.to(self.device), taps, last, anchors.to(self.device))
+        anchors = choose_anchors(own, own.shape[1] if everywhere else self.plan.anchors, dice)
+        taps, last, total = self.features.get(chats)
+        taps, last = (t.to(self.device, self.embed.weight.dtype) for t in (taps, last))
+        return Batch(*(t.to(self.device) for t in (tokens, own, taps, last, total, anchors)))
 
     def step(self) -> dict[str, float]:
         """Learn from the next batch; the loss and its terms."""
@@ -111,7 +124,7 @@ class Trainer:
         plan, at = self.plan, self.done + 1
         for p in self.net.parameters():
             p.grad = None
-        terms = self.net.loss(self.embed, self.head, self.batch(self.done), self.words)
+        terms = self.net.loss(self.embed, self.head, self.batch(self.done))
         terms["loss"].backward()
         named = dict(self.net.named_parameters())
         for name, tensor in self.master.items():
@@ -137,21 +150,30 @@ class Trainer:
 
     @torch.inference_mode()
     def measure(self) -> dict:
-        """Held out, at temperature 0: survival by place, and tokens per pass when a whole block is drafted.
-
-        Teacher forcing is exact here: while a draft is accepted, the text is the draft.
-        """
+        """Held-out answers at temperature 0, up to their first loop, walked round by round as drafting whole blocks would:
+        tokens per pass, and survival by place. Teacher forcing is exact: while a draft is accepted, the text is the draft."""
         self.net.eval()
-        kept, tried = 0, 0
+        total = metrics.EMPTY
         for chat in self.held_out:
-            batch = self.texts([chat], torch.Generator().manual_seed(chat), ANSWER)
-            agree, taught = self.net.agree(self.embed, self.head, batch)
-            whole = taught.all(-1)
-            kept = kept + agree[whole].long().cumprod(-1).sum(0)
-            tried += int(whole.sum())
+            batch = self.texts([chat], torch.Generator().manual_seed(chat), ANSWER, everywhere=True)
+            agree, taught = (t[0].tolist() for t in self.net.agree(self.embed, self.head, batch))
+            answer = [i for i, mine in enumerate(batch.own[0].tolist()) if mine]
+            loop = metrics.repeats_at([int(batch.tokens[0, i]) for i in answer])
+            at, end = -1, answer[loop - 1] if answer else -1
+            for anchor, same, there in zip(batch.anchors[0].tolist(), agree, taught, strict=True):
+                if not at <= anchor < end or anchor < 0:
+                    continue
+                drafted = sum(there)
+                kept = next((i for i in range(drafted) if not same[i]), drafted)
+                verdicts = ["kept"] * kept + ["rejected"] * (kept < drafted) + ["not_reached"] * (drafted - kept - 1)
+                total = metrics.count(total, list(enumerate(verdicts, 1)), kept + 1)
+                at = anchor + kept + 1
         self.net.train()
-        survival = (kept / max(1, tried)).tolist()
-        return {"survival": [round(s, 4) for s in survival], "tokens_per_pass": round(1 + sum(survival), 4), "n": tried}
+        reached = [*total["kept"], *[0] * (len(total["offered"]) - len(total["kept"]))]
+        return {
+            "tokens_per_pass": round(total["tokens"] / max(1, total["passes"]), 4), "rounds": total["rounds"],
+            "survival": [round(k / n, 4) for k, n in zip(reached, total["offered"], strict=True)],
+        }  # fmt: skip
 
     def state(self) -> dict:
         return {
@@ -201,10 +223,10 @@ class Trainer:
         }  # fmt: skip
 
 
-def optimizers(net: nn.Module, master: dict[str, Tensor], rate: float) -> list[torch.optim.Optimizer]:
+def optimizers(net: nn.Module, master: dict[str, Tensor], rate: float, vocabulary: int) -> list[torch.optim.Optimizer]:
     """Muon (Jordan et al. 2024) for the matrices inside, AdamW for vectors and tables with a row for each id. Scaled so that
     both move a weight about as far a step at one rate."""
-    tables = [m for m in net.modules() if isinstance(m, nn.Embedding | nn.Linear) and max(m.weight.shape) > 8192]
+    tables = [m for m in net.modules() if isinstance(m, nn.Embedding | nn.Linear) and len(m.weight) == vocabulary]
     ids = {name for name, p in net.named_parameters() if any(p is m.weight for m in tables)}
     inner = [t for name, t in master.items() if t.dim() == 2 and min(t.shape) > 1 and name not in ids]
     outer = [t for t in master.values() if all(t is not other for other in inner)]
@@ -238,26 +260,41 @@ def train(
     measure_every: int = 200,
     progress: Callable[[float, str], None] = lambda share, words: None,
 ) -> None:
-    """Step until the plan is done, with checkpoints; a stop by Ctrl-C or an error keeps what there is."""
+    """Step until the plan is done, with checkpoints. Ctrl-C is obeyed between two steps and loses nothing; an error keeps
+    the last checkpoint."""
     saved, recent = time.monotonic(), None
-    if not trainer.curve:
-        trainer.curve.append({"step": trainer.done, **trainer.measure()})
-    try:
-        while trainer.done < trainer.plan.steps:
+    with _patient() as asked:
+        while True:
+            due = trainer.done % measure_every == 0 or trainer.done == trainer.plan.steps
+            if due and (not trainer.curve or trainer.curve[-1]["step"] != trainer.done):
+                loss = {} if recent is None else {"loss": round(recent, 4)}
+                trainer.curve.append({"step": trainer.done, **loss, **trainer.measure()})
+            if trainer.done == trainer.plan.steps or asked:
+                break
             loss = trainer.step()["loss"]
             recent = loss if recent is None else 0.95 * recent + 0.05 * loss
-            if trainer.done % measure_every == 0 or trainer.done == trainer.plan.steps:
-                trainer.curve.append({"step": trainer.done, "loss": round(recent, 4), **trainer.measure()})
             if time.monotonic() - saved > SAVE_EVERY:
                 trainer.save(checkpoint)
                 saved = time.monotonic()
-            last = trainer.curve[-1]
-            words = f"step {trainer.done}, loss {recent:.3f}, held out {last['tokens_per_pass']:.2f} tokens a pass"
+            words = f"step {trainer.done}, loss {recent:.3f}, held out {trainer.curve[-1]['tokens_per_pass']:.2f} tokens a pass"
             progress(trainer.done / trainer.plan.steps, words)
-    except KeyboardInterrupt:
         trainer.save(checkpoint)
-        raise
-    trainer.save(checkpoint)
+    if asked:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _patient() -> Iterator[list]:
+    """Ctrl-C inside a step would tear it: it is noted, and obeyed between two steps."""
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def main() -> None:
@@ -285,11 +322,14 @@ def main() -> None:
     try:
         loaded = load_model(args.target, dtype=args.dtype, device=args.device)
         corpus = read(args.corpus, loaded.vocabulary.size)
-        label = json.loads((args.features / "features.json").read_text()) if args.features.is_dir() else {}
+        label = json.loads(path.read_text()) if (path := args.features / "features.json").exists() else {}
         taps = tuple(label.get("taps") or block_config(loaded, True).taps)
         with Progress("reading chats") as progress:
             features = harvest(loaded, corpus, args.features, taps, progress)
-        plan = Plan(args.method, args.steps, args.batch, args.anchors, args.rate, args.words, args.seed, loaded.dtype)
+        init = sha256(args.init)[:16] if args.init else ""
+        plan = Plan(
+            args.method, args.steps, args.batch, args.anchors, args.rate, args.words, args.seed, loaded.dtype, init
+        )
         trainer = Trainer(plan, loaded, corpus, features, args.init)
         if (folder / "checkpoint.pt").exists():
             trainer.resume(folder / "checkpoint.pt")
@@ -300,7 +340,7 @@ def main() -> None:
         checkpoints.store(trainer.net, out, loaded.hash, **trainer.facts(command))
     except KeyboardInterrupt:
         sys.exit(f"stopped; the same command goes on from {folder}")
-    except (OSError, ValueError, LoadError, TrainingFailed) as error:
+    except STOPS as error:
         sys.exit(f"stopped: {error}")
     print(f"{out}: {trainer.curve[-1]['tokens_per_pass']} tokens a pass held out, {clock(trainer.seconds)}")
 
