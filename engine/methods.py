@@ -84,7 +84,8 @@ class Target:
 
 @dataclass(frozen=True)
 class Method:
-    """knobs: name -> usual value (None: as much as the weights were made for). build(target, draft, **knobs) -> the drafter, and the model it runs (or None)."""
+    """knobs: name -> usual value (None: what the weights were made for). build(target, draft, **knobs) -> the drafter, and the
+    model it runs (or None)."""
 
     knobs: dict[str, int | float | bool | None]
     build: Callable[..., tuple[Drafter, Loaded | None]]

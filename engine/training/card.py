@@ -45,11 +45,14 @@ def card(path: Path, report: dict | None = None) -> str:
         f"- {clock(float(facts['seconds']))} on {facts['device']} in {facts['dtype']}, {facts['date']}, torch {facts['torch']}",
         f"- command: `{facts['command']}`", "",
         MEASURE, "",
-        "| step | loss | tokens per pass | survival at 1, 2, 3, ... |", "|---|---|---|---|",
+        "| step | loss | first guess agrees | tokens per pass | survival at 1, 2, 3, ... |", "|---|---|---|---|---|",
     ]  # fmt: skip
     for point in curve:
-        survival = " ".join(f"{s:.2f}" for s in point["survival"])
-        lines.append(f"| {point['step']} | {point.get('loss', '')} | {point['tokens_per_pass']:.2f} | {survival} |")
+        survival = " ".join(f"{s:.2f}" for s in point.get("survival", ()))
+        lines.append(
+            f"| {point['step']} | {point.get('loss', '')} | {point['agreement']:.3f} | {point.get('tokens_per_pass', '')} | "
+            f"{survival} |"
+        )
     if report:
         lines += ["", *results(facts["kind"], report)]
     return "\n".join([*lines, "", "## Limits", "", LIMITS, ""])

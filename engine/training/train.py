@@ -151,9 +151,10 @@ class Trainer:
     @torch.inference_mode()
     def measure(self) -> dict:
         """Held-out answers at temperature 0, up to their first loop, walked round by round as drafting whole blocks would:
-        tokens per pass, and survival by place. Teacher forcing is exact: while a draft is accepted, the text is the draft."""
+        tokens per pass, and survival by place. Agreement counts first guesses at every place. Teacher forcing is exact:
+        while a draft is accepted, the text is the draft."""
         self.net.eval()
-        total = metrics.EMPTY
+        total, agreed, places = metrics.EMPTY, 0, 0
         for chat in self.held_out:
             batch = self.texts([chat], torch.Generator().manual_seed(chat), ANSWER, everywhere=True)
             agree, taught = (t[0].tolist() for t in self.net.agree(self.embed, self.head, batch))
@@ -161,7 +162,10 @@ class Trainer:
             loop = metrics.repeats_at([int(batch.tokens[0, i]) for i in answer])
             at, end = -1, answer[loop - 1] if answer else -1
             for anchor, same, there in zip(batch.anchors[0].tolist(), agree, taught, strict=True):
-                if not at <= anchor < end or anchor < 0:
+                if anchor < 0 or anchor >= end:
+                    continue
+                agreed, places = agreed + same[0], places + 1
+                if anchor < at:
                     continue
                 drafted = sum(there)
                 kept = next((i for i in range(drafted) if not same[i]), drafted)
@@ -172,6 +176,7 @@ class Trainer:
         reached = [*total["kept"], *[0] * (len(total["offered"]) - len(total["kept"]))]
         return {
             "tokens_per_pass": round(total["tokens"] / max(1, total["passes"]), 4), "rounds": total["rounds"],
+            "agreement": round(agreed / max(1, places), 4),
             "survival": [round(k / n, 4) for k, n in zip(reached, total["offered"], strict=True)],
         }  # fmt: skip
 
