@@ -122,7 +122,7 @@ BAD = {
     "no tokens": (["--max-new", "0"], "1 or more|from 1"),
     "empty stop": (["--stop", ""], "stop string"),
     "lm without weights": (["--method", "lm"], "no weights for target"),
-    "dspark without weights": (["--method", "dspark"], "engine.training.train dspark"),
+    "dspark without weights": (["--method", "dspark"], "engine.training --methods dspark"),
     "draft for ngram": (["--method", "ngram", "--draft", "x"], "lm, dflash, dspark"),
     "a draft that is no drafter": (["--method", "dflash", "--draft", "/nowhere/at/all"], "nowhere"),
     "threshold of two": (["--method", "dspark", "--threshold", "2"], "from 0.0 to 1.0"),

@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 import torch
-from toys import PROMPT, TreeDrafter, chi_square_p, dspark, exact_joint, run_all, tiny
+from toys import PROMPT, TreeDrafter, chi_square_p, dspark, exact_joint, few, run_all, tiny
 from toys import engine as build
 
 import engine.engine
@@ -42,10 +42,10 @@ def p_value(name, rule="exact", setting="T=1", k=2, look=ALL, n=N, prepare=lambd
     return chi_square_p(Counter(tuple(out[slice(*look)]) for out in run_all(e, requests)), law(setting, look), n)
 
 
-BLOCKS = ["dflash", "dflash sampled", "dspark", "dspark short"]
+BLOCKS = ["dflash", "dflash sampled", "dflash few", "dspark", "dspark few", "dspark short"]
 
 
-@pytest.mark.parametrize("name", ["plain", "ngram", "lm", "self", "tree", "siblings", *BLOCKS])
+@pytest.mark.parametrize("name", ["plain", "ngram", "lm", "lm few", "self", "tree", "siblings", *BLOCKS])
 def test_exact_follows_the_targets_law(name):
     assert p_value(name) > 1e-3
 
@@ -125,6 +125,15 @@ def lying(lie, build=lambda: ModelDrafter(LM(tiny(1, VOCAB), 200), 1)):
         e.drafter = Disguised(build(), lie)
 
     return prepare
+
+
+def test_control_a_small_vocabulary_told_as_a_whole_one_fails():
+    """Some ids are never drawn, but q is told as if they were: the residual then takes from the wrong tokens."""
+
+    def lie(p):
+        return replace(p, q=p.logits.nan_to_num(neginf=float(p.logits[p.logits.isfinite()].max())).softmax(-1))
+
+    assert p_value("dspark few", prepare=lying(lie, lambda: dspark(200, 2, VOCAB, words=few(VOCAB)))) < 1e-6
 
 
 def test_e12_control_argmax_draft_with_soft_q_fails():

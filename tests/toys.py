@@ -12,6 +12,7 @@ from engine.drafters import NoDraft, chain
 from engine.drafters.block import BlockConfig
 from engine.drafters.dflash import DFlash, DFlashDrafter
 from engine.drafters.dspark import DSpark, DSparkConfig, DSparkDrafter
+from engine.drafters.lesson import Words
 from engine.drafters.lm import ModelDrafter
 from engine.drafters.ngram import NgramDrafter
 from engine.sampling import DRAFT, draw, uniforms, warp
@@ -123,11 +124,25 @@ def block_net(kind=DFlash, seed=5, vocab=11, block=4, anchor_guesses=False, dtyp
     return kind(config(**shape | rest)).to(DEVICE, dtype)
 
 
-def dflash(rows, k, vocab, **rest):
-    return DFlashDrafter(block_net(vocab=vocab, block=k + 1), LM(tiny(0, vocab), rows), **rest)
+def few(vocab):
+    """A drafter's own vocabulary: all ids but every third."""
+    return Words(torch.tensor([i for i in range(vocab) if i % 3 != 2], device=DEVICE), vocab)
 
 
-def dspark(rows, k, vocab, markov_kind="vanilla", **rest):
+def dflash(rows, k, vocab, words=None, **rest):
+    net = block_net(vocab=vocab, block=k + 1)
+    net.words = words
+    return DFlashDrafter(net, LM(tiny(0, vocab), rows), **rest)
+
+
+def lm_few(rows, k, vocab):
+    """A draft model with rows for some ids only."""
+    model, words = tiny(1, vocab), few(vocab)
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight[words.ids].detach())
+    return ModelDrafter(LM(model, rows), k, vocab, words)
+
+
+def dspark(rows, k, vocab, markov_kind="vanilla", words=None, **rest):
     """Its Markov head knows what the target writes after prompt and one more token, so that drafts are accepted at times."""
     net = block_net(DSpark, vocab=vocab, block=k, anchor_guesses=True, markov_rank=vocab, markov_kind=markov_kind)
     target = tiny(0, vocab)
@@ -136,6 +151,7 @@ def dspark(rows, k, vocab, markov_kind="vanilla", **rest):
         net.markov_head.markov_w1.weight.copy_(torch.eye(vocab))
         net.markov_head.markov_w2.weight.copy_(2 * after.T)
         net.norm.weight.mul_(0.3)  # the backbone knows nothing
+    net.words = words
     return DSparkDrafter(net, LM(target, rows), **rest)
 
 
@@ -149,6 +165,9 @@ DRAFTERS = {
     "dflash": lambda rows=1, k=4, vocab=11: dflash(rows, k, vocab),
     "dflash sampled": lambda rows=1, k=4, vocab=11: dflash(rows, k, vocab, sampled=True),
     "dspark": lambda rows=1, k=4, vocab=11: dspark(rows, k, vocab),
+    "lm few": lambda rows=1, k=4, vocab=11: lm_few(rows, k, vocab),
+    "dflash few": lambda rows=1, k=4, vocab=11: dflash(rows, k, vocab, few(vocab), sampled=True),
+    "dspark few": lambda rows=1, k=4, vocab=11: dspark(rows, k, vocab, words=few(vocab)),
     "dspark short": lambda rows=1, k=4, vocab=11: dspark(rows, k, vocab, "rnn", threshold=0.5),
     "siblings": lambda rows=1, k=1, vocab=11: SiblingDrafter(LM(tiny(1, vocab))),
 }
