@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -159,7 +160,7 @@ def main() -> None:
         ids = [encode(loaded, entry["text"]) for entry in entries]
         target = Target(loaded)
         report = {
-            "command": "python -m engine.experiment " + " ".join(sys.argv[1:]), "date": time.strftime("%Y-%m-%d"),
+            "command": "python -m engine.experiment " + shlex.join(sys.argv[1:]), "date": time.strftime("%Y-%m-%d"),
             "machine": trace.machine(), "threads": torch.get_num_threads(), "torch": torch.__version__,
             "target": {"name": loaded.name, "hash": loaded.hash, "dtype": loaded.dtype, "device": loaded.device},
             "max_new": args.max_new, "loop": LOOP, "weights": weights(target, variants),

@@ -10,6 +10,7 @@ was when the same command is given again.
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--device", default="auto")
     args = parser.parse_args()
-    command = "python -m engine.training " + " ".join(sys.argv[1:])
+    command = "python -m engine.training " + shlex.join(sys.argv[1:])
     keep_memory()
     try:
         prompts = read_prompts(args.prompts) if args.prompts else []

@@ -13,6 +13,7 @@ import ctypes
 import json
 import math
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -341,7 +342,7 @@ def main() -> None:
         with Progress(f"training {args.method}") as progress:
             train(trainer, folder / "checkpoint.pt", progress=progress)
         out = args.out or folder / f"{args.method}.safetensors"
-        command = "python -m engine.training.train " + " ".join(sys.argv[1:])
+        command = "python -m engine.training.train " + shlex.join(sys.argv[1:])
         checkpoints.store(trainer.net, out, loaded.hash, **trainer.facts(command))
     except KeyboardInterrupt:
         sys.exit(f"stopped; the same command goes on from {folder}")
