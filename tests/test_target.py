@@ -100,13 +100,13 @@ def test_e24_in_bfloat16_every_token_is_plains_choice_or_a_near_tie():
 
 
 def test_drafts_are_accepted_as_their_weights_deserve(target):
-    """Weights read wrongly raise no error, they only guess badly: on a plain chat answer each drafter must reach a mark that
-    a shuffled one cannot."""
+    """Weights read wrongly raise no error, they only guess badly (1.0x tokens per pass): on a plain chat answer each drafter
+    must reach what such a one cannot."""
     ids = encode(target.loaded, "Explain what photosynthesis is.")
-    for method, mark in {"lm": 1.3, "dflash": 1.3, "dspark": 1.3}.items():
+    for method in ("lm", "dflash", "dspark"):
         drafter, _, _ = build_drafter(target, method)
         steps = list(Engine(target.lm, drafter).generate(ids, Sampling(max_new=48)))[1:]
-        assert sum(len(s.tokens) for s in steps) / len(steps) > mark, method
+        assert sum(len(s.tokens) for s in steps) / len(steps) > 1.15, method
 
 
 def test_match_at_temperature_one_writes_plains_text(target):

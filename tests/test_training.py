@@ -154,7 +154,8 @@ def kept_by_text(net, trainer, row):
     """How many tokens of a block anchored at each place of a chat agree with the chat, by teacher forcing."""
     batch = trainer.texts([row], torch.Generator())
     anchors = torch.arange(batch.tokens.shape[1] - 7, device=DEVICE)[None]
-    batch = replace(batch, own=torch.ones_like(batch.own), anchors=anchors)
+    seen = LM(trainer.loaded.model).forward([0], [batch.tokens[0]], read="none", taps=trainer.features.taps).features
+    batch = replace(batch, own=torch.ones_like(batch.own), anchors=anchors, features=seen)  # not rounded to 16 bit
     agree, _ = net.agree(trainer.embed, trainer.head, batch)
     return agree[0].long().cumprod(-1).sum(-1).tolist()
 
