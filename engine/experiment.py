@@ -28,7 +28,7 @@ from engine.engine import Engine
 from engine.load import load_model
 from engine.methods import Target, build_drafter
 from engine.run import encode, end_ids
-from engine.training.progress import STOPS, Progress
+from engine.training.progress import Progress, stopping
 from engine.types import Sampling
 
 VARIANTS = {  # name: (method, knobs)
@@ -154,7 +154,7 @@ def main() -> None:
     variants = list(dict.fromkeys(["plain", *args.variants]))  # everything is compared with plain
     if 0 in args.temperatures:
         sys.exit("stopped: temperature 0 is always there; --temperatures names others")
-    try:
+    with stopping(f"what was counted is in {args.out}"):
         entries = read_prompts(args.prompts, args.number)
         loaded = load_model(args.target, dtype=args.dtype, device=args.device)
         ids = [encode(loaded, entry["text"]) for entry in entries]
@@ -183,10 +183,6 @@ def main() -> None:
                     row[variant] = {n: x for n, x in counts(rounds).items() if "seconds" not in n}
             report["runs"][f"{temperature:g}"] = rows
             write(report, args.out)
-    except KeyboardInterrupt:
-        sys.exit(f"stopped; what was counted is in {args.out}")
-    except STOPS as error:
-        sys.exit(f"stopped: {error}")
     for line in table(report):
         print(line)
 

@@ -18,7 +18,7 @@ from engine import checkpoints
 from engine.load import load_model
 from engine.training.corpus import read
 from engine.training.harvest import harvest
-from engine.training.progress import STOPS, Progress, clock
+from engine.training.progress import Progress, clock, stopping
 from engine.training.recipes import RECIPES, block_config
 from engine.training.synthesize import read_prompts, synthesize
 from engine.training.train import Plan, Trainer, keep_memory, train
@@ -46,7 +46,7 @@ def main() -> None:
     args = parser.parse_args()
     command = "python -m engine.training " + shlex.join(sys.argv[1:])
     keep_memory()
-    try:
+    with stopping():
         prompts = read_prompts(args.prompts) if args.prompts else []
         loaded = load_model(args.target, dtype=args.dtype, device=args.device)
         usual = SIZES["cpu" if loaded.device == "cpu" else "cuda"]
@@ -80,10 +80,6 @@ def main() -> None:
             out = work / f"{method}-{loaded.name}.safetensors"
             checkpoints.store(trainer.net, out, loaded.hash, **trainer.facts(command))
             print(f"{out}: {trainer.curve[-1]['tokens_per_pass']} tokens a pass held out, {clock(trainer.seconds)}")
-    except KeyboardInterrupt:
-        sys.exit("stopped; the same command goes on")
-    except STOPS as error:
-        sys.exit(f"stopped: {error}")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from engine.drafters.block import spread
 from engine.load import Loaded, load_model
 from engine.model import LM
 from engine.training.corpus import Corpus, NoCorpus, keep_label, read
-from engine.training.progress import STOPS, Progress
+from engine.training.progress import Progress, stopping
 
 SHARD = 32  # chats in a file
 BATCH = 8  # chats in one forward
@@ -109,16 +108,12 @@ def main() -> None:
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--device", default="auto")
     args = parser.parse_args()
-    try:
+    with stopping():
         loaded = load_model(args.target, dtype=args.dtype, device=args.device)
         corpus = read(args.corpus, loaded.vocabulary.size)
         taps = tuple(args.taps or spread(loaded.model.config.get_text_config().num_hidden_layers, 5))
         with Progress("reading chats") as progress:
             harvest(loaded, corpus, args.out, taps, progress)
-    except KeyboardInterrupt:
-        sys.exit("stopped; the same command goes on")
-    except STOPS as error:
-        sys.exit(f"stopped: {error}")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from zipfile import BadZipFile
 
 from safetensors import SafetensorError
@@ -52,3 +54,14 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@contextmanager
+def stopping(kept: str = "the same command goes on") -> Iterator[None]:
+    """Ends a command by one line instead of a traceback, when it is interrupted or fails in a way that a user can mend."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit(f"stopped; {kept}")
+    except STOPS as error:
+        sys.exit(f"stopped: {error}")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import sys
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ from engine.model import LM
 from engine.run import end_ids
 from engine.sampling import draw, warp
 from engine.training.corpus import ANSWER, FORCED, LENGTH, USER, Corpus, keep_label
-from engine.training.progress import STOPS, Progress
+from engine.training.progress import Progress, stopping
 from engine.types import Sampling
 
 TEMPERATURES = (0.0, 0.3, 0.7, 1.0)  # of the answers, in equal parts; greedy text repeats itself, so it is not the rule
@@ -190,7 +189,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--device", default="auto")
     args = parser.parse_args()
-    try:
+    with stopping():
         prompts = read_prompts(args.prompts) if args.prompts else []
         loaded = load_model(args.target, dtype=args.dtype, device=args.device)
         with Progress("writing chats") as progress:
@@ -198,10 +197,6 @@ def main() -> None:
                 loaded, args.out, args.chats, length=args.length, rows=args.rows, seed=args.seed, prompts=prompts,
                 progress=progress,
             )  # fmt: skip
-    except KeyboardInterrupt:
-        sys.exit("stopped; the same command goes on")
-    except STOPS as error:
-        sys.exit(f"stopped: {error}")
 
 
 if __name__ == "__main__":

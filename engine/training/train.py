@@ -32,7 +32,7 @@ from engine.drafters.lesson import Batch, Words, choose_anchors, move
 from engine.load import Loaded, load_model
 from engine.training.corpus import ANSWER, Corpus, NoCorpus, read
 from engine.training.harvest import Features, harvest
-from engine.training.progress import STOPS, Progress, clock
+from engine.training.progress import Progress, clock, stopping
 from engine.training.recipes import RECIPES, block_config
 from engine.weights import cache_folder, sha256
 
@@ -325,7 +325,7 @@ def main() -> None:
     args = parser.parse_args()
     folder = cache_folder() / "training" / (args.run or args.method)
     keep_memory()
-    try:
+    with stopping(f"the same command goes on from {folder}"):
         loaded = load_model(args.target, dtype=args.dtype, device=args.device)
         corpus = read(args.corpus, loaded.vocabulary.size)
         label = json.loads(path.read_text()) if (path := args.features / "features.json").exists() else {}
@@ -344,10 +344,6 @@ def main() -> None:
         out = args.out or folder / f"{args.method}.safetensors"
         command = "python -m engine.training.train " + shlex.join(sys.argv[1:])
         checkpoints.store(trainer.net, out, loaded.hash, **trainer.facts(command))
-    except KeyboardInterrupt:
-        sys.exit(f"stopped; the same command goes on from {folder}")
-    except STOPS as error:
-        sys.exit(f"stopped: {error}")
     print(f"{out}: {trainer.curve[-1]['tokens_per_pass']} tokens a pass held out, {clock(trainer.seconds)}")
 
 
