@@ -95,8 +95,8 @@ def describe(step: Step, vocabulary: Vocabulary, before: dict | None = None) -> 
     target = _Opinions(step.logits, step.p, proposal.parents + 1, proposal.tokens)
     guesses = _guesses(proposal, tokens)
     trials = {trial.node: trial for trial in step.verdict.trials}
-    draft, verify = [], []
-    for node, (token, parent, (depth, verdict)) in enumerate(zip(tokens, parents, verdicts(step), strict=True)):
+    draft, verify, told = [], [], verdicts(step)
+    for node, (token, parent, (depth, verdict)) in enumerate(zip(tokens, parents, told, strict=True)):
         place = {"slot": node, "parent": None if parent < 0 else parent}
         story = proposal.story[node] if proposal.story else {}
         draft.append({**place, "token_id": token, "depth": depth, **guesses[node], **story})
@@ -121,7 +121,7 @@ def describe(step: Step, vocabulary: Vocabulary, before: dict | None = None) -> 
         "note": proposal.note or None,
     }
     record["texts"] = {str(i): vocabulary.piece(i) for i in sorted(_mentioned(record))}
-    record["counts"] = metrics.count(last, verdicts(step), len(step.tokens))
+    record["counts"] = metrics.count(last, told, len(step.tokens))
     return record
 
 

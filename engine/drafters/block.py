@@ -20,7 +20,7 @@ from torch.nn.functional import pad, silu
 
 from engine.cache import SlabCache
 from engine.drafters import chain
-from engine.drafters.lesson import Batch, Words, lesson, score
+from engine.drafters.lesson import Batch, Words, as_ids, lesson, score
 from engine.model import LM, Sight, slab_attention
 from engine.sampling import DRAFT, uniforms
 from engine.types import Proposal, Sequence
@@ -199,8 +199,7 @@ class Backbone(nn.Module):
     def agree(self, embed: nn.Module, head: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Where the likeliest token is the text's, [batch, blocks, drafts], and where there was one to guess."""
         law = self.law(embed, head, batch)
-        best = law.logits.argmax(-1)
-        return (best if self.words is None else self.words.ids[best]) == law.labels, law.taught
+        return as_ids(law.logits.argmax(-1), self.words) == law.labels, law.taught
 
 
 @dataclass(frozen=True)
@@ -258,7 +257,7 @@ class BlockDrafter:
 
     def guess(self, sequences: list[Sequence], hidden: Tensor) -> dict[str, Tensor]:
         """From hidden [batch, k, hidden] to the fields of a Proposal, each [batch, k, ...]: tokens, logits, confidence, ...
-        Tokens and whatever ends in a vocabulary are in the drafter's own."""
+        Tokens are ids; whatever ends in a vocabulary is laid out in the drafter's own."""
         raise NotImplementedError
 
     def likeliest(self, logits: Tensor) -> Tensor:
@@ -267,7 +266,7 @@ class BlockDrafter:
 
     def ids(self, places: Tensor) -> Tensor:
         """Places in the drafter's own vocabulary as ids."""
-        return places if self.net.words is None else self.net.words.ids[places]
+        return as_ids(places, self.net.words)
 
     def anchors(self, sequences: list[Sequence]) -> Tensor:
         """Last committed tokens, [batch]."""

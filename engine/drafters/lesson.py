@@ -47,6 +47,11 @@ class Words:
         return out
 
 
+def as_ids(places: Tensor, words: Words | None) -> Tensor:
+    """Places in a drafter's own vocabulary as ids; they are ids already where it has all of them."""
+    return places if words is None else words.ids[places]
+
+
 def score(states: Tensor, matrix: nn.Module, words: Words | None) -> Tensor:
     """states [..., width] through an output matrix, for all ids or some."""
     return matrix(states) if words is None else linear(states, matrix.weight[words.ids])

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.drafters import chain
-from engine.drafters.lesson import Batch, Words, lesson, move, score, truth
+from engine.drafters.lesson import Batch, Words, as_ids, lesson, move, score, truth
 from engine.model import LM, PREFILL
 from engine.sampling import DRAFT, draw, uniforms, warp
 from engine.types import Proposal, Sequence
@@ -146,8 +146,7 @@ class Pruned(nn.Module):
     def agree(self, embed: nn.Module, head: nn.Module, batch: Batch, drafts: int = 7) -> tuple[Tensor, Tensor]:
         """Where the likeliest token is the text's, for chains behind the anchors, and where there was one to guess."""
         labels, taught = lesson(batch, drafts)
-        guess = score(self(embed, batch.tokens), head, self.words).argmax(-1)
-        guess = guess if self.words is None else self.words.ids[guess]
+        guess = as_ids(score(self(embed, batch.tokens), head, self.words).argmax(-1), self.words)
         places = batch.anchors.clamp_min(0)[..., None] + torch.arange(drafts, device=labels.device)
         guess = guess.gather(1, places.clamp_max(guess.shape[1] - 1).flatten(1)).view_as(labels)
         return guess == labels, taught
