@@ -1,21 +1,26 @@
-"""The tape as a Gradio component: a still template, filled by assets/tape.js from the messages that arrive as its value."""
+"""The viewer of a run as a Gradio component: a still template, filled by assets/*.js from the messages that arrive as its value."""
 
 from pathlib import Path
 
 import gradio as gr
 
 ASSETS = Path(__file__).parents[1] / "assets"
+VIEWER = ("base", "run", "player", "tape", "card", "chart", "fade", "sure", "viewer")  # scripts, in the order in which they build
+
+
+def viewer() -> str:
+    """The viewer's scripts as one: it defines mountViewer(element, source) and knows nothing of Gradio."""
+    return "\n".join((ASSETS / f"{name}.js").read_text(encoding="utf-8") for name in VIEWER)
 
 
 class Tape(gr.HTML):
     """Its value is a JSON string: {"run": header, "rounds": [...], "end": record or null, "final": bool}."""
 
     def __init__(self, value: str = "", **settings):
-        script = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in ("curves.js", "tape.js"))
         super().__init__(
             value=value,
             html_template='<div class="tape"></div>',
-            js_on_load=f"{script}\nmountTape(element.querySelector('.tape'), specscope.source(props, watch));",
+            js_on_load=f"{viewer()}\nmountViewer(element.querySelector('.tape'), specscope.source(props, watch));",
             apply_default_css=False,
             **settings,
         )

@@ -19,6 +19,7 @@ SETTINGS = (
     "prompt", "method", "k", "temperature", "top_p", "seed", "max_new", "rule", "top_k", "min_p", "sampled", "markov",
     "confidence", "threshold", "language",
 )  # fmt: skip
+STYLES = ("page", "tape")
 STATUS = '<div class="status" role="status" aria-live="polite"></div>'
 
 
@@ -204,7 +205,7 @@ def _head() -> str:
         "labels": {code: list(_labels(say).values()) for code, say in WORDS.items()},
         "examples": list(EXAMPLES.values()),
     }
-    style, script = _read("page.css") + _read("tape.css"), _read("page.js")
+    style, script = "".join(_read(f"{name}.css") for name in STYLES), _read("page.js")
     return f"<style>{style}</style>\n<script>window.specscope = {sources.dumps(begun)};\n{script}</script>"
 
 

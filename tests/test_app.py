@@ -68,7 +68,7 @@ def test_u10_u30_the_page_builds_with_warnings_as_errors():
         warnings.simplefilter("error", UserWarning)
         page = ui.build()
     settings = ui.launch()
-    assert "mountTape" in json.dumps(page.get_config_file())
+    assert "mountViewer" in json.dumps(page.get_config_file())
     assert "specscope" in settings["head"] and ".tape" in settings["head"]
     assert not settings["ssr_mode"] and not settings["run_history"]
 

@@ -127,6 +127,12 @@ def finished(page, timeout=60_000):
     expect(page.locator(".tape-play")).to_contain_text("Replay", timeout=timeout)
 
 
+def view(page, name):
+    """Open one of the views below the tape."""
+    page.locator(f".view-tab[data-view={name}]").click()
+    return page.locator(f"#view-{name}")
+
+
 WRITING = "document.querySelectorAll('.tape-text span:not([hidden])').length > 5"
 
 # ---- the recording ---------------------------------------------------------------------------------------------------
@@ -291,7 +297,7 @@ def test_f1_f2_f3_survival_and_conditional_acceptance_with_counts(visit, block):
     """Bar k = rounds that kept k / rounds that drafted k, or / rounds whose test got to k; the counts stand below."""
     page = ready(visit(block))
     scrub(page, 1)
-    decay = page.locator(".curves-figure.is-decay")
+    decay = view(page, "fade").locator(".curves-figure.is-decay")
     told = {}
     for mode, whole in (("survival", "offered"), ("conditional", "reached")):
         decay.get_by_role("button", name=mode).click()
@@ -313,7 +319,7 @@ def test_g1_confidence_dots_their_product_and_what_became_of_them(visit, block, 
     """One dot a guess, the dashed line is the running product, a glyph tells the outcome; no confidence is said in words."""
     page = ready(visit(block))
     scrub(page, 1)
-    sure = page.locator(".curves-figure.is-sure")
+    sure = view(page, "sure").locator(".curves-figure.is-sure")
     last = [r for r in records(support.BLOCK) if r["type"] == "round"][-1]
     heights = sure.evaluate(
         "f => [0, 1].map(i => Number(f.querySelectorAll('.curves-rule')[i * 2].getAttribute('y1')))"
@@ -329,7 +335,7 @@ def test_g1_confidence_dots_their_product_and_what_became_of_them(visit, block, 
     assert sure.locator(".curves-fate").all_text_contents() == [glyphs[v["verdict"]] for v in last["verify"]]
     page = ready(visit(toy))
     scrub(page, 1)
-    assert "does not say" in page.locator(".curves-figure.is-sure .curves-note").inner_text()
+    assert "does not say" in view(page, "sure").locator(".curves-note").inner_text()
 
 
 def test_settings_stand_only_beside_methods_that_listen(visit, toy):

@@ -1,0 +1,81 @@
+// The card: the numbers of one token, or of two side by side, and both laws as mirrored bars.
+
+const TOP = 7;                                                  // bars
+
+function mountCard(R) {
+  const { say, tell } = R;
+  const { worded, speak } = speller(R);
+  const node = worded(make("section.tape-card", { id: "view-token" }), "card", "aria-label");
+
+  function draw() {
+    const refs = R.pins.filter(pin => !same(pin, R.shown));
+    if (R.shown) refs.push(R.shown);
+    const there = refs.slice(-2).filter(ref => R.rounds[ref.round]);
+    node.dataset.cards = there.length;
+    node.replaceChildren(...(there.length ? there.map(cardOf) : [make("p.tape-hint", {}, say("card_hint"))]));
+  }
+
+  function cardOf(ref) {
+    const round = R.rounds[ref.round], token = tokenAt(round, ref.slot), fate = fateIn(round, ref.slot);
+    const kept = R.pins.some(pin => same(pin, ref)) ? " · " + say("pinned") : "";
+    const title = make("h3.tape-title.is-" + fate, {}, make("span.tape-token", {}, pieceNode(round, token)),
+      make("span.tape-fate", {}, make("span.tape-glyph", { "aria-hidden": "true" }, GLYPHS[fate]), say("fate_" + fate)),
+      make("small", {}, `${tell("round", { round: ref.round + 1 })} · id ${token}` + kept));
+    return make("article.tape-one", {}, title, ref.slot === "own" ? ownFacts(round) : draftFacts(round, ref.slot),
+      make("div.tape-laws", {}, ...lawsOf(round, ref.slot, token)));
+  }
+
+  const facts = list => make("dl.tape-facts", {}, ...list.map(([key, value]) =>
+    make("div", {}, make("dt", {}, say("fact_" + key)), make("dd", {}, value))));
+
+  function draftFacts(round, slot) {
+    const d = round.draft[slot], v = round.verify[slot];
+    const heads = [d.confidence != null && ["confidence", probability(d.confidence)], d.bias != null && ["bias", (d.bias < 0 ? "−" : "+") + Math.abs(d.bias).toFixed(2)]];
+    return facts([["p", probability(v.p_tok)], ["q", probability(d.q_tok)], ["ratio", probability(v.ratio)], ["u", probability(v.u)],
+      ["p_rank", v.p_rank ?? "–"], ["q_rank", d.q_rank ?? "–"], ["entropy", v.p_entropy == null ? "–" : v.p_entropy.toFixed(2)],
+      ...heads.filter(Boolean)]);
+  }
+
+  function ownFacts(round) {
+    const f = round.final ?? {}, token = ownEmit(round).token_id;
+    const chance = list => list ? probability(list.find(([id]) => id === token)?.[1]) : "–";
+    return facts([["p", chance(f.p_top)], ["left", chance(f.residual_top)], ["u", probability(f.u)],
+      ["entropy", f.p_entropy == null ? "–" : f.p_entropy.toFixed(2)]]);
+  }
+
+  function lawsOf(round, slot, token) {
+    if (slot === "own") {
+      const f = round.final ?? {}, sides = { left: "law_residual", right: "law_p" };
+      return [lawOf(round, token, "law_decides", sides, f.residual_top, f.residual_rest, f.p_top, f.p_rest),
+              lawOf(round, token, "law_own", { left: null, right: "law_p" }, null, null, f.p_own_top, f.p_own_rest)];
+    }
+    const d = round.draft[slot], v = round.verify[slot], sides = { left: "law_q", right: "law_p" };
+    return [lawOf(round, token, "law_decides", sides, d.q_top, d.q_rest, v.p_top, v.p_rest),
+            lawOf(round, token, "law_own", sides, d.q_own_top, d.q_own_rest, v.p_own_top, v.p_own_rest)];
+  }
+
+  function lawOf(round, token, title, sides, left, leftRest, right, rightRest) {
+    const chances = list => new Map(list ?? []), l = chances(left), r = chances(right);
+    const ids = [...new Set([...l.keys(), ...r.keys()])].sort((a, b) => Math.max(l.get(b) ?? 0, r.get(b) ?? 0) - Math.max(l.get(a) ?? 0, r.get(a) ?? 0));
+    const shown = ids.slice(0, TOP);
+    if (ids.includes(token) && !shown.includes(token)) shown[TOP - 1] = token;
+    const rest = (list, whole, known) => list ? Math.max(0, known + sum([...whole].filter(([id]) => !shown.includes(id)).map(pair => pair[1]))) : null;
+    const line = (name, a, b, here) => make(here ? "tr.is-here" : "tr", {}, side(a, "left"), make("th", { scope: "row" }, name), side(b, "right"));
+    const body = shown.map(id => line(pieceNode(round, id), l.get(id) ?? (left ? 0 : null), r.get(id) ?? (right ? 0 : null), id === token));
+    while (body.length < TOP) body.push(line("\u00a0", null, null, false));
+    body.push(line(say("law_rest"), rest(left, l, leftRest ?? 0), rest(right, r, rightRest ?? 0), false));
+    const head = key => make("th", { scope: "col" }, key && (left || key !== sides.left) ? say(key) : "");
+    return make("table.tape-law", {}, make("caption", {}, say(title)),
+      make("thead", {}, make("tr", {}, head(sides.left), make("td"), head(sides.right))), make("tbody", {}, ...body));
+  }
+
+  function side(value, where) {
+    const cell = make("td.at-" + where);
+    if (value == null) return cell;
+    cell.style.setProperty("--size", value);
+    cell.append(make("i", { "aria-hidden": "true" }), make("span", {}, probability(value)));
+    return cell;
+  }
+
+  return { name: "token", node, begin: draw, point: draw, speak };
+}

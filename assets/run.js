@@ -1,0 +1,182 @@
+// The run in view: the rounds received so far, one playhead, one selection, two pins. Every view is a fold over these.
+//
+// openRun(words) knows nothing of the page. A view is an object whose hooks are called, each if it is there:
+// begin() a new run, add(round, index) one more round, draw() the playhead moved, point() the selection changed, speak().
+
+// ---- a round as beats ------------------------------------------------------------------------------------------------
+
+/** What can be seen of a round, moment by moment: drafted slots, the sweep, verdicts one by one, the target's own token. */
+function beatsOf(round, index) {
+  const beats = [], drafted = round.draft.length;
+  const tested = round.verify.filter(v => v.verdict !== "not_reached").length;
+  const passes = [...new Set(round.draft.map(d => d.pass ?? 0))];
+  const beat = (kind, shown, judged, ms) => beats.push({ round: index, kind, shown, judged, ms });
+  for (const pass of passes)
+    beat("draft", round.draft.filter(d => (d.pass ?? 0) <= pass).length, 0, round.t_draft / passes.length);
+  beat("check", drafted, 0, round.t_target);
+  for (let i = 1; i <= tested; i++) beat("verdict", drafted, i, round.t_verify / tested);
+  beat("final", drafted, drafted, round.t_other + (tested ? 0 : round.t_verify));
+  return beats;
+}
+
+/** Who wrote a slot's token and what became of it, at a beat. */
+function fateOf(round, slot, beat) {
+  if (slot >= beat.shown) return "empty";
+  if (beat.kind === "check") return "checking";
+  if (beat.kind === "final") return round.verify[slot].verdict;
+  if (slot < beat.judged) return round.verify[slot].verdict;
+  const lost = round.verify.slice(0, beat.judged).some(v => v.verdict === "rejected");
+  return lost ? "not_reached" : "guess";
+}
+
+const ownEmit = round => round.emit.find(e => e.maker !== "draft");
+const keptEmits = round => round.emit.filter(e => e.maker === "draft");
+
+/** The token in a slot, a number or "own" for the target's; null where there is none. */
+const tokenAt = (round, slot) => (slot === "own" ? ownEmit(round) : round.draft[slot])?.token_id ?? null;
+const fateIn = (round, slot) => (slot === "own" ? ownEmit(round)?.maker : round.verify[slot]?.verdict) ?? "empty";
+const same = (a, b) => Boolean(a && b && a.round === b.round && a.slot === b.slot);
+
+/** A token's text with its signs. */
+function pieceNode(round, token) {
+  const node = make("bdi.tape-piece");
+  for (const [text, kind] of parts(round.texts[token] ?? "")) node.append(kind ? make("i." + kind, {}, text) : text);
+  return node;
+}
+
+// ---- the run ---------------------------------------------------------------------------------------------------------
+
+/** Where the playhead stops: at every beat, at the end of every kind of beat, at the end of every round. */
+const GRAINS = {
+  token: () => true,
+  phase: (beat, next) => beat.kind !== next?.kind || beat.round !== next?.round,
+  round: beat => beat.kind === "final",
+};
+
+/** What one can jump to: beats at which it has just become visible. */
+const MARKS = {
+  rejected: (beat, round) => beat.kind === "verdict" && round.verify[beat.judged - 1].verdict === "rejected",
+  bonus: (beat, round) => beat.kind === "final" && round.emit.at(-1)?.maker === "bonus",
+  final: beat => beat.kind === "final",
+};
+
+function openRun(words) {
+  const R = { id: null, header: null, rounds: [], beats: [], end: null, final: false, at: -1, held: false, playing: false,
+              shown: null, pins: [], language: "en" };
+  const views = [], starts = [];                              // starts: the first beat of every round
+  const call = (hook, ...values) => { for (const view of views) view[hook]?.(...values); };
+
+  R.say = key => words[R.language][key];
+  R.tell = (key, values) => fill(R.say(key), values).map(piece => piece.textContent ?? piece).join("");
+  R.write = (node, key, values = {}) => node.replaceChildren(...fill(R.say(key), values));
+  R.join = (...added) => views.push(...added);
+  R.call = call;
+
+  R.take = raw => {
+    if (!raw) return;
+    const message = typeof raw === "string" ? JSON.parse(raw) : raw;
+    if (message.run.id !== R.id) begin(message.run);
+    for (const round of message.rounds) if (round.i === R.rounds.length) add(round);   // repeats drop out, a gap waits
+    if (message.end) R.end = message.end;
+    if (message.final) R.final = true;
+    if (R.at < 0 && R.beats.length) R.at = 0;                   // at once: do not keep a new reader waiting
+    call("arrive");
+    call("draw");
+  };
+
+  function begin(header) {
+    Object.assign(R, { id: header.id, header, rounds: [], beats: [], end: null, final: false, at: -1, held: false, playing: true,
+                       shown: null, pins: [] });
+    starts.length = 0;
+    call("begin");
+  }
+
+  function add(round) {
+    const index = R.rounds.length;
+    R.rounds.push(round);
+    starts.push(R.beats.length);
+    R.beats.push(...beatsOf(round, index));
+    call("add", round, index);
+  }
+
+  R.stop = () => {
+    if (R.final || !R.rounds.length) return;
+    R.final = true;
+    call("draw");
+  };
+
+  // -- the playhead
+  R.beat = () => R.beats[R.at];
+  R.round = () => R.rounds[R.beat()?.round];
+  /** How many rounds are over at the playhead, and the running counts behind the last of them. */
+  R.over = () => { const beat = R.beat(); return !beat ? 0 : beat.kind === "final" ? beat.round + 1 : beat.round; };
+  R.counts = () => R.rounds[R.over() - 1]?.counts;
+
+  R.go = at => {
+    R.at = Math.max(-1, Math.min(at, R.beats.length - 1));
+    call("draw");
+  };
+
+  /** The nearest beat before or behind the playhead that satisfies test(beat, next beat); -1 = none. */
+  const seek = (direction, test) => {
+    let at = R.at + direction;
+    while (at >= 0 && at < R.beats.length && !test(R.beats[at], R.beats[at + 1])) at += direction;
+    return at < R.beats.length ? at : -1;
+  };
+  R.step = (grain, direction) => {
+    const at = seek(direction, GRAINS[grain]);
+    R.go(at >= 0 ? at : direction < 0 ? 0 : R.beats.length - 1);
+  };
+  R.jump = (mark, direction) => {
+    const at = seek(direction, beat => MARKS[mark](beat, R.rounds[beat.round]));
+    if (at >= 0) R.go(at);
+    return at >= 0;
+  };
+  R.marked = mark => MARKS[mark](R.beat(), R.round());
+  /** To the end of a round. */
+  R.visit = index => R.go((starts[index + 1] ?? R.beats.length) - 1);
+
+  // -- the selection: hover shows, click keeps, at most two
+  R.show = ref => {
+    if (same(R.shown, ref) || !(ref || R.shown)) return;
+    R.shown = ref;
+    call("point");
+  };
+  R.pin = ref => {
+    const kept = R.pins.filter(pin => !same(pin, ref));
+    R.pins = kept.length < R.pins.length ? kept : [...kept.slice(-1), ref];
+    R.shown = ref;
+    call("point");
+  };
+  R.unpin = () => {
+    if (!R.pins.length) return false;
+    R.pins = [];
+    call("point");
+    return true;
+  };
+  /** The token that single-token views tell about. */
+  R.chosen = () => R.shown ?? R.pins.at(-1) ?? null;
+  R.hold = on => {
+    if (R.held === on) return;
+    R.held = on;
+    call("hold");
+  };
+
+  R.speak = language => {
+    R.language = words[language] ? language : "en";
+    call("speak");
+    call("point");
+    call("draw");
+  };
+  return R;
+}
+
+/** Nodes whose words change with the language: worded(node, key, attribute?) registers and speak() says them again. */
+function speller(R) {
+  const known = [];
+  const put = (node, key, attribute) => attribute ? node.setAttribute(attribute, R.say(key)) : node.textContent = R.say(key);
+  return {
+    worded: (node, key, attribute) => (known.push([node, key, attribute]), put(node, key, attribute), node),
+    speak: () => { for (const entry of known) put(...entry); },
+  };
+}
