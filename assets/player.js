@@ -64,7 +64,7 @@ function mountPlayer(R, element) {
   function tick(now) {
     ticking = false;
     if (!R.playing || R.held || !element.isConnected) return;
-    budget += Math.min(250, now - before);
+    budget += Math.min(1000, now - before);                     // a tab that was hidden does not rush
     before = now;
     let moved = false;
     while (R.at + 1 < R.beats.length && budget >= wait()) {
@@ -75,7 +75,8 @@ function mountPlayer(R, element) {
     }
     if (R.at + 1 >= R.beats.length) { budget = Math.min(budget, 40); if (R.final) R.playing = false; }
     if (moved || !R.playing) R.call("draw");
-    if (R.playing && (R.at + 1 < R.beats.length || !R.final)) run();
+    ticking = R.playing && (R.at + 1 < R.beats.length || !R.final);
+    if (ticking) requestAnimationFrame(tick);
   }
 
   /** How long the present beat stays on screen: slow motion that quickens after the first rounds, or recorded time. */

@@ -1,0 +1,181 @@
+"""The player: steps, speeds, jumps, stops and keys, in headless Chromium, on a recorded toy run."""
+
+import re
+
+import browser_support as support
+import pytest
+from playwright.sync_api import expect
+from test_browser import browser_context_args, browser_type_launch_args, bundled, scrub, tiny, toy, view, visit  # noqa: F401
+
+pytestmark = pytest.mark.browser
+RECORDS = support.toy(support.PLAIN + support.PLAIN[1:] * 4)
+ROUNDS = [r for r in RECORDS if r["type"] == "round"]
+
+
+def beats():
+    """(round, kind) of every moment that the player can stand at, recounted from the records."""
+    for r in ROUNDS:
+        for _ in {d["pass"] for d in r["draft"]}:
+            yield r["i"], "draft"
+        yield r["i"], "check"
+        for v in r["verify"]:
+            if v["verdict"] != "not_reached":
+                yield r["i"], "verdict"
+        yield r["i"], "final"
+
+
+BEATS = list(beats())
+
+
+def at(page):
+    return int(page.locator(".tape-scrub").input_value())
+
+
+def still(page):
+    """The page standing at its beginning, with nothing in focus."""
+    scrub(page, 0)
+    page.evaluate("document.activeElement.blur()")
+    return page
+
+
+def go(page, index):
+    """To the end of a round."""
+    scrub(page, BEATS.index((index, "final")) / (len(BEATS) - 1))
+
+
+def written(page):
+    return page.locator(".tape-text span:not([hidden])").all_text_contents()
+
+
+def test_b2_one_press_is_one_event_one_phase_one_round(visit, toy):  # noqa: F811
+    """Right goes one event on, shift one kind of event, down to the end of a round; buttons do the same."""
+    page = still(visit(toy))
+    for i in range(1, 9):
+        page.keyboard.press("ArrowRight")
+        assert at(page) == i
+    scrub(page, 0)
+    ends = [i for i, beat in enumerate(BEATS) if BEATS[i + 1 : i + 2] != [beat] and i]
+    for end in ends[:8]:
+        page.keyboard.press("Shift+ArrowRight")
+        assert at(page) == end
+    scrub(page, 0)
+    finals = [i for i, beat in enumerate(BEATS) if beat[1] == "final"]
+    for final in finals[:4]:
+        page.keyboard.press("ArrowDown")
+        assert at(page) == final
+    page.get_by_role("button", name="On to the end of a round").click()
+    assert at(page) == finals[4]
+    page.get_by_role("button", name="One step back").click()
+    assert at(page) == finals[4] - 1
+
+
+@pytest.mark.parametrize("keys", [("ArrowRight", "ArrowLeft"), ("Shift+ArrowRight", "Shift+ArrowLeft"), ("ArrowDown", "ArrowUp")])
+def test_b3_as_many_steps_back_restore_the_text(visit, toy, keys):  # noqa: F811
+    page = still(visit(toy))
+    seen = []
+    for _ in range(12):
+        page.keyboard.press(keys[0])
+        seen.append((at(page), written(page), page.locator(".tape-stage").inner_text()))
+    for want in reversed(seen[:-1]):
+        page.keyboard.press(keys[1])
+        assert (at(page), written(page), page.locator(".tape-stage").inner_text()) == want
+
+
+def test_b4_real_time_is_real_time(visit, tiny, tmp_path):  # noqa: F811
+    """At real time a recorded round stays as long as it took, within a frame or two; slower speeds stretch it."""
+    slow = [{**r, "t_draft": 120.0, "t_target": 300.0, "t_verify": 60.0, "t_other": 20.0} if r["type"] == "round" else r for r in RECORDS]
+    support.keep(slow, tmp_path)
+    with support.serving(tmp_path) as url:
+        page = still(visit(url))
+        for speed, factor in (("1", 1), ("0.5", 2)):
+            page.locator(".player-speed").select_option(speed)
+            go(page, 2)
+            took = page.evaluate("""() => new Promise(done => {
+                const times = [];
+                const look = now => { const round = document.querySelector(".tape-stage .tape-number").textContent;
+                    if (times.at(-1)?.[0] !== round) times.push([round, now]);
+                    times.length > 5 ? done((times[5][1] - times[1][1]) / 4) : requestAnimationFrame(look); };
+                document.querySelector(".tape-play").click(); requestAnimationFrame(look); })""")
+            page.locator(".tape-play").click()
+            assert took == pytest.approx(500 * factor, abs=40)
+
+
+def test_b5_jumps_land_on_the_listed_rounds(visit, toy):  # noqa: F811
+    """Next and previous rejection, next bonus, the longest hit, the least sure guess."""
+    page = still(visit(toy))
+    refused = [r["i"] for r in ROUNDS if any(v["verdict"] == "rejected" for v in r["verify"])]
+    bonus = [r["i"] for r in ROUNDS if r["emit"][-1]["maker"] == "bonus"]
+    here = lambda: int(page.locator(".tape-stage .tape-number").inner_text()) - 1  # noqa: E731
+    for want in refused[:3]:
+        page.keyboard.press(".")
+        assert here() == want and page.locator(".tape-stage .is-rejected").count() == 1
+    page.keyboard.press(",")
+    assert here() == refused[1]
+    scrub(page, 0)
+    for want in bonus[:2]:
+        page.keyboard.press("b")
+        assert here() == want
+    page.get_by_role("button", name="longest hit").click()
+    kept = [sum(e["maker"] == "draft" for e in r["emit"]) for r in ROUNDS]
+    assert here() == kept.index(max(kept))
+    page.get_by_role("button", name="least sure guess").click()
+    sure = [min([d["q_own_tok"] for d in r["draft"]], default=2) for r in ROUNDS]
+    assert here() == sure.index(min(sure))
+
+
+def test_b6_play_stops_in_the_first_round_that_meets_the_condition(visit, toy):  # noqa: F811
+    page = still(visit(toy))
+    page.locator(".player-speed").select_option("1")
+    page.locator(".player-stop").select_option("rejected")
+    page.locator(".tape-play").click()
+    expect(page.locator(".tape-play")).to_contain_text("Play")
+    first = next(r["i"] for r in ROUNDS if any(v["verdict"] == "rejected" for v in r["verify"]))
+    expect(page.locator(".tape-place")).to_contain_text(f"round {first + 1} of")
+    assert page.locator(".tape-stage .is-rejected").count() == 1
+
+
+def test_b7_keys_are_listed_and_never_taken_from_inputs(visit, toy):  # noqa: F811
+    """`?` shows the list; the whole map typed into the prompt only writes; each key has a button or stands in the list."""
+    page = still(visit(toy))
+    page.keyboard.press("?")
+    dialog = page.locator("dialog.player-keys")
+    assert dialog.is_visible() and dialog.locator("kbd").count() >= 12
+    page.keyboard.press("Escape")
+    assert not dialog.is_visible()
+    before = (at(page), written(page), page.locator(".view-tab[aria-selected=true]").inner_text())
+    prompt = page.locator("#prompt textarea")
+    prompt.fill("")
+    prompt.focus()
+    page.keyboard.type(" .,b123dmprs?")
+    for key in ("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Escape"):
+        page.keyboard.press(key)
+    assert prompt.input_value() == " .,b123dmprs?"
+    assert (at(page), written(page), page.locator(".view-tab[aria-selected=true]").inner_text()) == before
+
+
+def test_r8_two_tokens_can_be_kept_side_by_side(visit, toy):  # noqa: F811
+    """Hover shows, click keeps, at most two; digits keep guesses of the round in view; Esc lets go of both."""
+    page = still(visit(toy))
+    go(page, 2)
+    page.keyboard.press("1")
+    page.keyboard.press("2")
+    cards = page.locator(".tape-one")
+    assert cards.count() == 2 and page.locator(".tape-stage .is-pinned").count() == 2
+    texts = [card.inner_text() for card in cards.all()]
+    assert all("kept here" in text for text in texts) and len(set(texts)) == 2
+    page.keyboard.press("3")
+    assert page.locator(".tape-stage .is-pinned").count() == 2
+    page.keyboard.press("Escape")
+    assert page.locator(".is-pinned").count() == 0
+    assert not re.search("kept here", page.locator("#view-token").inner_text())
+
+
+def test_n5_chosen_token_lights_everywhere(visit, toy):  # noqa: F811
+    """A token pointed at in the text is marked in text, tape and card alike."""
+    page = still(visit(toy))
+    scrub(page, 1)
+    span = page.locator(".tape-text span.by-draft:not([hidden])").nth(2)
+    where = span.evaluate("e => [e.dataset.round, e.dataset.slot]")
+    span.hover()
+    assert page.locator(f".is-shown[data-round='{where[0]}'][data-slot='{where[1]}']").count() == 2
+    assert f"round {int(where[0]) + 1}" in page.locator("#view-token").inner_text()
