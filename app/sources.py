@@ -4,9 +4,9 @@ This is the only file that imports the engine's running parts, and only inside f
 recording plays, before torch is imported. The engine serves one run at a time; further visitors stand in line.
 """
 
-import itertools
 import json
 import os
+import secrets
 import threading
 import time
 from collections import deque
@@ -39,6 +39,7 @@ LIMITS = {  # least, most, whole
 BREATH = 1.5  # seconds between a look at the page and the start of the engine
 BASELINE = 24  # tokens of plain decoding, timed after each run
 
+PATIENCE = 30  # seconds that others wait for a run that stands still
 PERIOD = 0.1  # seconds between two messages
 MESSAGE = 32_000  # bytes of a message while the run is going on
 WHOLE = 1_000_000  # bytes of the last one
@@ -145,6 +146,9 @@ def messages(records: Iterable[dict]) -> Iterator[tuple[str | None, dict]]:
         if record["type"] == "reading":
             yield None, {"state": "reading", "done": record["done"], "total": record["total"]}
             continue
+        if record["type"] == "paused":
+            yield mail.message() if mail.sent < len(mail.rounds) else None, {"state": "paused"}
+            continue
         mail.take(record)
         if record["type"] == "end":
             break
@@ -163,8 +167,8 @@ _state: dict = {"state": "idle"}  # what the engine is doing, for everybody
 _target = None
 _starting = threading.Lock()
 _begun = False
-_turns = itertools.count(1)
-_line: deque[int] = deque()  # turns of visitors in the order in which they asked; the first one has the engine
+_line: deque[str] = deque()  # turns of visitors in the order in which they asked; the first one has the engine
+_paused: set[str] = set()  # turns whose runs stand still
 
 
 def warm(after: float = 0.0) -> None:
@@ -235,12 +239,12 @@ def states() -> Iterator[dict]:
 def live(settings: dict) -> Iterator[tuple[str | None, dict]]:
     """(message or None, state) pairs of one run on the engine; waits for the model and for its turn. Closing it stops the run.
 
-    Every state carries the number of its turn. ValueError says why settings cannot be honoured, with the key and facts of
-    problems().
+    Every state carries its turn, a word that nobody else knows: pause() wants it. ValueError says why settings cannot be
+    honoured, with the key and facts of problems().
     """
     if found := problems(settings):
         raise ValueError(next(iter(found.values())))
-    turn = next(_turns)
+    turn = secrets.token_urlsafe(9)
     _line.append(turn)
     try:
         for state in _wait(turn):
@@ -248,14 +252,38 @@ def live(settings: dict) -> Iterator[tuple[str | None, dict]]:
         if _target is None:
             raise RuntimeError(_state.get("reason", _state["state"]))
         with closing(_records(settings)) as records:
-            for message, state in messages(records):
+            for message, state in messages(_held(records, turn)):
                 yield message, _card(_target) | state | {"turn": turn}
         yield None, _state | {"turn": turn}
     finally:
         _line.remove(turn)
+        _paused.discard(turn)
 
 
-def _wait(turn: int) -> Iterator[dict]:
+def pause(turn: str, on: bool) -> None:
+    """Let a run stand still at the end of its round, or go on. A turn that is over, or was never given, changes nothing."""
+    if on and turn in _line:
+        _paused.add(turn)
+    else:
+        _paused.discard(turn)
+
+
+def _held(records: Iterator[dict], turn: str) -> Iterator[dict]:
+    """The records, as long as the run is not paused: the engine works only when it is asked for the next one. A pause ends by
+    itself when others have waited too long."""
+    for record in records:
+        yield record
+        since = time.monotonic()
+        while turn in _paused and record["type"] == "round" and not record["done"]:
+            if len(_line) == 1:
+                since = time.monotonic()
+            elif time.monotonic() - since > PATIENCE:
+                _paused.discard(turn)
+            yield {"type": "paused"}  # again and again: only here can the run be stopped
+            time.sleep(2 * PERIOD)
+
+
+def _wait(turn: str) -> Iterator[dict]:
     """States while the model loads (again, if it failed) or somebody else runs."""
     warm()
     for state in states():

@@ -152,6 +152,7 @@ def _settings(say, settings, parts, prompt):
     )
     with gr.Row(elem_id="go"):
         parts["run"] = gr.Button(say["run"], variant="primary", elem_id="run", min_width=0)
+        parts["pause"] = gr.Button(say["pause_engine"], elem_id="pause", min_width=0)
         parts["stop"] = gr.Button(say["stop"], elem_id="stop", min_width=0)
     settings["temperature"] = Slider(0, 2, 0, step=0.05, label=say["temperature"], info=say["temperature_info"])
     settings["top_p"] = Slider(0.01, 1, 1, step=0.01, label=say["top_p"], info=say["top_p_info"])
@@ -192,6 +193,7 @@ def _labels(say) -> dict[str, dict]:
         name: {"label": say[name], "info": say[f"{name}_info"]}
         for name in ("temperature", "top_p", "top_k", "min_p", "sampled", "markov", "confidence", "threshold")
     }
+    labels["pause"] = {"value": say["pause_engine"]}
     labels |= {
         name: {"value": say[name]} for name in ("run", "stop", *(f"example_{name}" for name in ("mine", *EXAMPLES)))
     }
@@ -240,6 +242,9 @@ def _wire(page, settings, parts):
         run, inputs, [tape, status], validator=check, show_progress="hidden", trigger_mode="once",
         concurrency_limit=8, concurrency_id="engine", api_name="run",
     )  # fmt: skip
+    parts["pause"].click(
+        pause, status, None, js="() => specscope.pause()", queue=False, show_progress="hidden", api_name="pause"
+    )
     parts["stop"].click(None, None, status, cancels=[started], js="""() => '{"state":"stopped"}'""")
 
 
@@ -247,6 +252,15 @@ def watch():
     """What the engine is doing, until it is ready: JSON {"state": ...}."""
     for state in sources.states():
         yield sources.dumps(state)
+
+
+def pause(wish):
+    """Pause a run at the end of its round, or let it go on: JSON {"turn": as the states of the run give it, "on": bool}."""
+    try:
+        wish = json.loads(wish)
+        sources.pause(str(wish["turn"]), wish["on"] is True)
+    except (TypeError, ValueError, KeyError) as error:
+        raise gr.Error('pause takes JSON: {"turn": text, "on": true or false}', print_exception=False) from error
 
 
 def check(*values):

@@ -30,16 +30,20 @@ Object.assign(specscope, (() => {
     return fill(words[language]["state_" + state.state] ?? "", state) + off;
   }
 
-  const busy = () => ["queue", "reading", "running", "comparing"].includes(state.state);
+  const busy = () => ["queue", "reading", "running", "paused", "comparing"].includes(state.state);
 
   function status(element, props, watch) {
     const line = element.querySelector(".status");
     const draw = () => {
       line.textContent = sentence();
       line.dataset.state = state.state ?? "idle";
-      const [run, stop] = ["run", "stop"].map(id => document.getElementById(id));
+      const [run, pause, stop] = ["run", "pause", "stop"].map(id => document.getElementById(id));
       if (run) run.disabled = busy();
       if (stop) stop.disabled = !busy();
+      if (pause) {
+        pause.disabled = !["reading", "running", "paused"].includes(state.state);
+        pause.textContent = words[language][state.state === "paused" ? "continue_engine" : "pause_engine"];
+      }
     };
     const take = () => {
       if (!props.value) return draw();
@@ -54,6 +58,9 @@ Object.assign(specscope, (() => {
     watch("value", take);
     take();
   }
+
+  /** What the Pause button asks of the server: the engine stands still, or goes on. */
+  const pause = () => JSON.stringify({ turn: state.turn, on: state.state !== "paused" });
 
   /** Gradio's value as the source of a tape. */
   function source(props, watch) {
@@ -94,5 +101,5 @@ Object.assign(specscope, (() => {
     if (tape && tape.getBoundingClientRect().bottom < 80) tape.scrollIntoView({ block: "center" });
   });
 
-  return { relabel, status, source, mine, language: () => language };
+  return { relabel, status, pause, source, mine, language: () => language };
 })());

@@ -5,7 +5,18 @@ import re
 import browser_support as support
 import pytest
 from playwright.sync_api import expect
-from test_browser import browser_context_args, browser_type_launch_args, bundled, scrub, tiny, toy, view, visit  # noqa: F401
+from test_browser import (  # noqa: F401
+    ask,
+    browser_context_args,
+    browser_type_launch_args,
+    bundled,
+    finished,
+    ready,
+    scrub,
+    tiny,
+    toy,
+    visit,
+)
 
 pytestmark = pytest.mark.browser
 RECORDS = support.toy(support.PLAIN + support.PLAIN[1:] * 4)
@@ -69,7 +80,9 @@ def test_b2_one_press_is_one_event_one_phase_one_round(visit, toy):  # noqa: F81
     assert at(page) == finals[4] - 1
 
 
-@pytest.mark.parametrize("keys", [("ArrowRight", "ArrowLeft"), ("Shift+ArrowRight", "Shift+ArrowLeft"), ("ArrowDown", "ArrowUp")])
+@pytest.mark.parametrize(
+    "keys", [("ArrowRight", "ArrowLeft"), ("Shift+ArrowRight", "Shift+ArrowLeft"), ("ArrowDown", "ArrowUp")]
+)
 def test_b3_as_many_steps_back_restore_the_text(visit, toy, keys):  # noqa: F811
     page = still(visit(toy))
     seen = []
@@ -83,7 +96,10 @@ def test_b3_as_many_steps_back_restore_the_text(visit, toy, keys):  # noqa: F811
 
 def test_b4_real_time_is_real_time(visit, tiny, tmp_path):  # noqa: F811
     """At real time a recorded round stays as long as it took, within a frame or two; slower speeds stretch it."""
-    slow = [{**r, "t_draft": 120.0, "t_target": 300.0, "t_verify": 60.0, "t_other": 20.0} if r["type"] == "round" else r for r in RECORDS]
+    slow = [
+        {**r, "t_draft": 120.0, "t_target": 300.0, "t_verify": 60.0, "t_other": 20.0} if r["type"] == "round" else r
+        for r in RECORDS
+    ]
     support.keep(slow, tmp_path)
     with support.serving(tmp_path) as url:
         page = still(visit(url))
@@ -179,3 +195,40 @@ def test_n5_chosen_token_lights_everywhere(visit, toy):  # noqa: F811
     span.hover()
     assert page.locator(f".is-shown[data-round='{where[0]}'][data-slot='{where[1]}']").count() == 2
     assert f"round {int(where[0]) + 1}" in page.locator("#view-token").inner_text()
+
+
+def test_b1_pause_stands_the_engine_still(visit, bundled):  # noqa: F811
+    """Paused at the end of a round: no round arrives and the target is not called; Continue goes on to the same end."""
+    from app import sources
+
+    page = ready(visit(bundled))
+    ask(page, "abc abc abc", 400)
+    expect(page.locator(".status")).to_contain_text("Running", timeout=20_000)
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(page.locator(".status")).to_contain_text("Paused", timeout=20_000)
+    calls = []
+    lm = sources._target.lm
+    before = lm.forward
+    lm.forward = lambda *a, **k: (calls.append(1), before(*a, **k))[1]
+    try:
+        received = page.locator(".tape-scrub").get_attribute("max")
+        page.wait_for_timeout(1500)
+        assert calls == [] and page.locator(".tape-scrub").get_attribute("max") == received
+        page.get_by_role("button", name="Continue", exact=True).click()
+        finished(page)
+        assert calls
+    finally:
+        del lm.forward
+    assert page.locator(".tape-shares b").first.inner_text() == "400"
+
+
+def test_b1_stop_ends_a_paused_run(visit, bundled):  # noqa: F811
+    page = ready(visit(bundled))
+    ask(page, "abc abc abc", 400)
+    expect(page.locator(".status")).to_contain_text("Running", timeout=20_000)
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(page.locator(".status")).to_contain_text("Paused", timeout=20_000)
+    page.get_by_role("button", name="Stop", exact=True).click()
+    expect(page.locator(".status")).to_contain_text("Stopped", timeout=20_000)
+    ask(page, "again", 20)
+    expect(page.locator(".tape-shares b").first).to_have_text("20", timeout=30_000)

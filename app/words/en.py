@@ -52,6 +52,8 @@ WORDS = {
     "min_p_info": "Drop tokens below this share of the likeliest one; 0 drops none.",
     "run": "Run",
     "stop": "Stop",
+    "pause_engine": "Pause",
+    "continue_engine": "Continue",
     # what is wrong with what was given
     "bad_prompt_type": "The prompt must be text.",
     "bad_prompt_empty": "The prompt is empty: type something, or choose an example.",
@@ -76,6 +78,7 @@ WORDS = {
     "state_queue": "Busy with another visitor's run. You are number {place} in line.",
     "state_reading": "Reading the prompt: {done} of {total} tokens.",
     "state_running": "Running on {name}, {device}, {dtype}.",
+    "state_paused": "Paused at the end of a round: the engine stands still until you continue.",
     "state_comparing": "Timing plain decoding on the same prompt, for comparison.",
     "state_stopped": "Stopped. What was written stays; run again whenever you like.",
     "state_refused": "Nothing ran: {reason}",

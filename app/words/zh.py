@@ -51,6 +51,8 @@ WORDS = {
     "min_p_info": "去掉概率低于最大值这一比例的 token；0 表示不去掉。",
     "run": "运行",
     "stop": "停止",
+    "pause_engine": "暂停引擎",
+    "continue_engine": "继续",
     # 输入有误
     "bad_prompt_type": "提示词必须是文字。",
     "bad_prompt_empty": "提示词是空的：请输入文字，或选一个示例。",
@@ -75,6 +77,7 @@ WORDS = {
     "state_queue": "正在为别的访客运行，您排在第 {place} 位。",
     "state_reading": "正在读提示词：{done} / {total} 个 token。",
     "state_running": "正在运行：{name}，{device}，{dtype}。",
+    "state_paused": "已在一轮结束处暂停：引擎停住不动，按“继续”再往下走。",
     "state_comparing": "正在用同一提示词测量普通解码的速度，作为对照。",
     "state_stopped": "已停止。已写出的内容会保留，可随时再次运行。",
     "state_refused": "没有运行：{reason}",
