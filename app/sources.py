@@ -17,6 +17,7 @@ from pathlib import Path
 from engine import trace
 
 TRACES = Path(__file__).parents[1] / "assets" / "traces"
+GALLERY = TRACES.parent / "gallery"  # prompt.method.jsonl.gz, written by engine.gallery
 METHODS = ("plain", "ngram", "lm", "dflash", "dspark")
 RULES = ("exact", "match", "tolerance", "typical")
 KNOBS = {  # which settings a method listens to
@@ -137,6 +138,32 @@ def first() -> str:
     """The bundled run that plays when the page opens; nothing if none is bundled."""
     paths = sorted(TRACES.glob("*.jsonl"))
     return recorded(paths[0]) if paths else ""
+
+
+def lanes(prompt: str) -> list[dict]:
+    """The recorded runs of every method on one of the prompts, without what only a closer look needs."""
+    found = []
+    for method in METHODS:
+        if path := _recording(prompt, method):
+            head, *rounds, end = trace.read(path)
+            emit = [[[r["texts"][str(e["token_id"])], e["maker"]] for e in r["emit"]] for r in rounds]
+            spent = [r["t_draft"] + r["t_target"] + r["t_verify"] + r["t_other"] for r in rounds]
+            facts = {"prompt": head["prompt"]["text"], "tokens": head["sampling"]["max_new"], "hash": end["hash"]}
+            facts |= {key: head[key] for key in ("method", "machine", "started", "knobs")}
+            found.append(facts | {"rounds": [{"emit": e, "ms": ms} for e, ms in zip(emit, spent, strict=True)]})
+    return found
+
+
+def recording(prompt: str, method: str) -> str:
+    """One of them as a message."""
+    path = _recording(prompt, method)
+    return recorded(path) if path else ""
+
+
+def _recording(prompt: str, method: str) -> Path | None:
+    """Names come from visitors: they are looked up, never joined to a path."""
+    name = f"{prompt}.{method}.jsonl.gz"
+    return next((path for path in GALLERY.glob("*.jsonl.gz") if path.name == name), None)
 
 
 def messages(records: Iterable[dict]) -> Iterator[tuple[str | None, dict]]:

@@ -1,13 +1,14 @@
 // The viewer: tape, player, and one view below them at a time, all about one run.
 //
 // mountViewer(element, source) fills an empty element. source.words holds one dictionary per language, source.connect(viewer)
-// receives the entrances: viewer.take(message), viewer.speak(language), viewer.stop(). Nothing here knows who sends.
+// receives the entrances: viewer.take(message), viewer.speak(language), viewer.stop(). Nothing here knows who sends. What a
+// source may offer besides is told where it is used.
 
 function mountViewer(element, source) {
   const R = openRun(source.words);
   const { worded, speak } = speller(R);
   const player = mountPlayer(R, element), tape = mountTape(R);
-  const views = [mountCard(R), mountFade(R), mountSure(R)];
+  const views = [mountCard(R), mountFade(R), mountSure(R), mountLanes(R, source)];
   const tabs = worded(make("div.view-tabs", { role: "tablist" }), "views", "aria-label");
   let open = views[0];
 
@@ -34,7 +35,7 @@ function mountViewer(element, source) {
       each.tab.tabIndex = each === view ? 0 : -1;
       each.node.hidden = each !== view;
     }
-    for (const hook of ["draw", "point"]) view[hook]?.();
+    for (const hook of ["shown", "draw", "point"]) view[hook]?.();
     return view;
   }
 

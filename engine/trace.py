@@ -41,6 +41,7 @@ end     {"type": "end", "done", "hash": of ids, trees and verdicts, "seconds": {
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
@@ -50,7 +51,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from engine import metrics
 
@@ -256,9 +257,14 @@ def fingerprint(head: dict, rounds: list[dict]) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def _open(path: str | Path, mode: str) -> TextIO:
+    """A text file, packed where its name ends in .gz."""
+    return (gzip.open if str(path).endswith(".gz") else open)(path, mode, encoding="utf-8")
+
+
 def write(path: str | Path, records: Iterable[dict]) -> Iterator[dict]:
     """Pass records through and keep them in a file, line by line: what was written survives a crash."""
-    with open(path, "w", encoding="utf-8") as file:
+    with _open(path, "wt") as file:
         for record in records:
             if record["type"] in ("run", "round", "end"):
                 file.write(json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n")
@@ -269,7 +275,7 @@ def write(path: str | Path, records: Iterable[dict]) -> Iterator[dict]:
 def read(path: str | Path) -> list[dict]:
     """All records of a file; ValueError names the line that is not one. Unknown fields are kept."""
     records = []
-    with open(path, encoding="utf-8") as file:
+    with _open(path, "rt") as file:
         for number, line in enumerate(file, 1):
             try:
                 record = json.loads(line)

@@ -162,6 +162,23 @@ WORDS = {
     "define_no_plain": "Not measured in this run.",
     "faster": "{ratio} times the speed of plain decoding: faster.",
     "slower": "{ratio} times the speed of plain decoding: slower.",
+    # methods side by side
+    "view_lanes": "Side by side",
+    "lanes_passes": "by passes",
+    "lanes_seconds": "by seconds",
+    "lanes_scrub": "Position on the shared clock",
+    "lanes_told": "Every method on the same prompt: {prompt} At most {tokens|token|tokens} each, one run "
+    "after the other on {machine}, {date}.",
+    "lanes_none": "No recorded runs are here.",
+    "lanes_open": "Show this run above, round by round",
+    "lane_passes": "passes of the target",
+    "lane_tokens": "tokens",
+    "lane_per_pass": "tokens per pass",
+    "lane_seconds": "seconds",
+    "lanes_passes_won": "Most tokens per pass: {method} with {per_pass}. In seconds, "
+    "against plain decoding in these recordings:",
+    "lanes_faster": "{method} {ratio} times its speed, faster;",
+    "lanes_slower": "{method} {ratio} times its speed, slower;",
     # the player
     "player_round_back": "Back to the end of the round before",
     "player_token_back": "One step back",

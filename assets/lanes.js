@@ -1,0 +1,130 @@
+// Side by side: recorded runs of every method on one prompt, on one clock. By passes first, which are the same on every machine;
+// then by seconds, which are not. source.lanes(prompt) and source.recorded(prompt, method) promise the recordings.
+
+const PASS = 320;                                               // ms that a pass stays on screen
+
+function mountLanes(R, source) {
+  const { say, tell, write } = R;
+  const { worded, speak: spell } = speller(R);
+  let prompt = null, lanes = [], clock = "passes", now = 0, playing = false, before = 0;
+
+  const choices = make("span.lanes-prompts", { role: "group" }), told = make("p.lanes-told");
+  const prompts = (source.prompts ?? []).map(name => {
+    const button = worded(make("button.lanes-choice", { type: "button" }), "example_" + name);
+    button.addEventListener("click", () => open(name));
+    choices.append(button);
+    return [name, button];
+  });
+  const play = make("button.lanes-play.tape-play", { type: "button" });
+  const scrub = worded(make("input.lanes-scrub", { type: "range", min: 0, max: 1000, value: 0, step: 1 }), "lanes_scrub", "aria-label");
+  const clocks = ["passes", "seconds"].map(name => {
+    const button = worded(make("button.curves-mode", { type: "button" }), "lanes_" + name);
+    button.addEventListener("click", () => { const share = now / end(); clock = name; now = share * end(); draw(); });
+    return [name, button];
+  });
+  const list = make("ol.lanes-list"), verdict = make("p.lanes-verdict", { role: "status", "aria-live": "polite" });
+  const node = make("section.view-lanes", {},
+    make("div.lanes-head", {}, choices, make("span.curves-modes", { role: "group" }, ...clocks.map(pair => pair[1]))),
+    told, list,
+    make("div.lanes-transport", {}, play, scrub), verdict);
+
+  async function open(name) {
+    prompt = name;
+    const found = await source.lanes(name);
+    if (prompt !== name) return;                                // somebody chose again meanwhile
+    lanes = found.map(laneOf);
+    list.replaceChildren(...lanes.map(lane => lane.node));
+    now = end();
+    playing = false;
+    draw();
+  }
+
+  /** One method's run: its text in two inks and what it has cost at the clock. */
+  function laneOf(run) {
+    const text = make("div.lanes-text", { tabindex: "0" }), numbers = make("dl.lanes-numbers"), name = make("button.lanes-name", { type: "button" });
+    const joined = joiner();
+    let seconds = 0, tokens = 0;
+    const rounds = run.rounds.map((round, i) => {
+      const spans = round.emit.map(([piece, maker]) => {
+        const span = make("span.by-" + (maker === "draft" ? "draft" : "target"));
+        for (const [part, kind] of joined.add(piece)) span.append(kind ? make("i." + kind, {}, part) : part);
+        text.append(span);
+        return span;
+      });
+      seconds += round.ms / 1000;
+      tokens += spans.length;
+      return { spans, passes: i + 1, seconds, tokens };
+    });
+    name.addEventListener("click", async () => { R.take(await source.recorded(prompt, run.method)); });
+    return { run, text, numbers, name, rounds, node: make("li.lanes-lane", {}, name, text, numbers) };
+  }
+
+  const end = () => Math.max(1e-9, ...lanes.map(lane => lane.rounds.at(-1)?.[clock] ?? 0));
+
+  function draw() {
+    for (const [name, button] of prompts) button.setAttribute("aria-pressed", String(name === prompt));
+    for (const [name, button] of clocks) button.setAttribute("aria-pressed", String(name === clock));
+    const over = now >= end() - 1e-9;
+    play.textContent = (playing ? "❚❚ " : "▶\uFE0E ") + say(playing ? "pause" : over ? "replay" : "play");
+    scrub.value = Math.round(1000 * now / end());
+    const first = lanes[0]?.run;
+    if (first) write(told, "lanes_told", { prompt: make("q", {}, first.prompt), machine: first.machine, date: first.started.slice(0, 10), tokens: first.tokens });
+    else told.textContent = say("lanes_none");
+    for (const lane of lanes) drawLane(lane);
+    verdict.replaceChildren(...(over && lanes.length ? conclusion() : []));
+  }
+
+  function drawLane({ run, text, numbers, name, rounds }) {
+    let last = null;
+    for (const round of rounds) {
+      const there = round[clock] <= now + 1e-9;
+      for (const span of round.spans) span.hidden = !there;
+      if (there) last = round;
+    }
+    text.scrollTop = text.scrollHeight;
+    name.textContent = say("method_name_" + run.method);
+    name.title = tell("lanes_open", {});
+    const facts = [["passes", last?.passes ?? 0], ["tokens", last?.tokens ?? 0], ["per_pass", last ? rate(last.tokens / last.passes) : "–"],
+                   ["seconds", last ? last.seconds.toFixed(2) : "–"]];
+    numbers.replaceChildren(...facts.map(([key, value]) => make("div", {}, make("dt", {}, say("lane_" + key)), make("dd", {}, String(value)))));
+  }
+
+  /** Who won, by passes and by seconds; a loss against plain decoding is called slower. */
+  function conclusion() {
+    const ended = lanes.map(lane => ({ method: lane.run.method, ...lane.rounds.at(-1) })), plain = ended.find(lane => lane.method === "plain");
+    const best = key => ended.reduce((a, b) => (b.tokens / b[key] > a.tokens / a[key] ? b : a));
+    const winner = best("passes"), out = fill(say("lanes_passes_won"), { method: winner.method, per_pass: rate(winner.tokens / winner.passes) });
+    if (!plain) return out;
+    for (const lane of ended) {
+      if (lane === plain) continue;
+      const ratio = (lane.tokens / lane.seconds) / (plain.tokens / plain.seconds);
+      out.push(" ", ...fill(say(ratio >= 1 ? "lanes_faster" : "lanes_slower"), { method: lane.method, ratio: ratio.toFixed(2) }));
+    }
+    return out;
+  }
+
+  // -- the clock
+  function tick(time) {
+    if (!playing || !node.isConnected || node.hidden) { playing = false; return draw(); }
+    now = Math.min(end(), now + (time - before) / (clock === "passes" ? PASS : 1000));
+    before = time;
+    if (now >= end()) playing = false;
+    draw();
+    if (playing) requestAnimationFrame(tick);
+  }
+
+  play.addEventListener("click", () => {
+    playing = !playing && lanes.length > 0;
+    if (playing && now >= end()) now = 0;
+    if (playing) requestAnimationFrame(time => { before = time; tick(time); });
+    draw();
+  });
+  scrub.addEventListener("input", () => { playing = false; now = scrub.value / 1000 * end(); draw(); });
+
+  return {
+    name: "lanes", node,
+    /** Opened for the first time: the first prompt. */
+    shown() { if (!prompt && prompts.length) open(prompts[0][0]); },
+    speak() { spell(); draw(); },
+  };
+}
