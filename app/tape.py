@@ -1,11 +1,12 @@
-"""The viewer of a run as a Gradio component: a still template, filled by assets/*.js from the messages that arrive as its value."""
+"""The viewer of a run as a Gradio component: a still template, filled by assets/*.js from the messages that are its value."""
 
 from pathlib import Path
 
 import gradio as gr
 
 ASSETS = Path(__file__).parents[1] / "assets"
-VIEWER = ("base", "run", "player", "tape", "card", "chart", "fade", "sure", "viewer")  # scripts, in the order in which they build
+# Scripts, in the order in which they build on each other.
+VIEWER = ("base", "run", "player", "tape", "card", "fair", "chart", "fade", "sure", "viewer")
 
 
 def viewer() -> str:

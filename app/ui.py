@@ -19,7 +19,7 @@ SETTINGS = (
     "prompt", "method", "k", "temperature", "top_p", "seed", "max_new", "rule", "top_k", "min_p", "sampled", "markov",
     "confidence", "threshold", "language",
 )  # fmt: skip
-STYLES = ("page", "tape")
+STYLES = ("page", "tape", "fair")
 STATUS = '<div class="status" role="status" aria-live="polite"></div>'
 
 
@@ -240,6 +240,7 @@ def _wire(page, settings, parts):
         run, inputs, [tape, status], validator=check, show_progress="hidden", trigger_mode="once",
         concurrency_limit=8, concurrency_id="engine", api_name="run",
     )  # fmt: skip
+    gr.api(draws, api_name="draws", concurrency_limit=2, concurrency_id="draws")
     parts["stop"].click(None, None, status, cancels=[started], js="""() => '{"state":"stopped"}'""")
 
 
@@ -269,6 +270,17 @@ def run(*values):
         broken = "refused" if isinstance(error, ValueError) else "broken"
         yield gr.skip(), sources.dumps({"state": broken, "reason": reason})
         raise gr.Error(reason, print_exception=False) from error
+
+
+def draws(p: list, q: list, rule: str, n: int, seed: int, language: str = "en") -> dict:
+    """Draw n guesses from a small law q and judge each by the engine's own check against p, under one rule.
+
+    rule: exact, match, spike (lossless); tolerance, typical (lossy); resample, argmax, greedy (wrong, for the lesson).
+    """
+    try:
+        return sources.draws(p, q, rule, n, seed)
+    except ValueError as error:
+        raise gr.Error(_sentence(words(str(language)), *error.args[0]), print_exception=False) from error
 
 
 def _sentence(say, key: str, facts: dict) -> str:

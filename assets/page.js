@@ -55,9 +55,21 @@ Object.assign(specscope, (() => {
     take();
   }
 
+  /** Asks an endpoint of this server, in its queue; what it refuses is an Error with the server's sentence. */
+  async function call(name, values) {
+    const { root, api_prefix } = window.gradio_config, url = `${root}${api_prefix}/call/${name}`;
+    const joined = await fetch(url, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ data: values }) });
+    const { event_id } = await joined.json();
+    const told = (await (await fetch(`${url}/${event_id}`)).text()).trim().split("\n").slice(-2);
+    const [event, data] = told.map(line => line.slice(line.indexOf(":") + 2));
+    if (event !== "complete") throw new Error(JSON.parse(data)?.error ?? "");
+    return JSON.parse(data)[0];
+  }
+  const draws = ({ p, q, rule, n, seed }) => call("draws", [p, q, rule, n, seed, language]);
+
   /** Gradio's value as the source of a tape. */
   function source(props, watch) {
-    return { words, connect(tape) {
+    return { words, draws, connect(tape) {
       const pass = () => tape.take(props.value);
       listeners.push(news => {
         if (news.language) tape.speak(news.language);
