@@ -20,6 +20,7 @@ TRACES = Path(__file__).parents[1] / "assets" / "traces"
 GALLERY = TRACES.parent / "gallery"  # prompt.method.jsonl.gz, written by engine.gallery
 METHODS = ("plain", "ngram", "lm", "dflash", "dspark")
 RULES = ("exact", "match", "tolerance", "typical")
+LESSONS = (*RULES, "spike", "resample", "argmax", "greedy")  # ways of checking one guess, see engine/lessons.py
 KNOBS = {  # which settings a method listens to
     "plain": (), "ngram": ("k",), "lm": ("k",), "dflash": ("k", "sampled", "threshold"),
     "dspark": ("k", "markov", "confidence", "threshold"),
@@ -37,6 +38,8 @@ LIMITS = {  # least, most, whole
     "top_k": (0, 100_000, True),
     "min_p": (0, 1, False),
 }
+LAW = (2, 16)  # tokens of a small pair of laws
+DRAWS = 1000  # most guesses drawn for one request
 BREATH = 1.5  # seconds between a look at the page and the start of the engine
 BASELINE = 24  # tokens of plain decoding, timed after each run
 
@@ -74,6 +77,27 @@ def problems(settings: dict) -> dict[str, tuple[str, dict]]:
     if settings["method"] in ("dflash", "dspark") and "k" not in found and settings["k"] > BLOCK:
         found["k"] = "bad_k_block", {"given": settings["k"], "method": settings["method"], "most": BLOCK}
     return found
+
+
+def draw_problem(p, q, rule, n, seed) -> tuple[str, dict] | None:
+    """What is wrong with a request for draws, the first thing found: (key of the sentence, what to fill in)."""
+    for name, law in (("p", p), ("q", q)):
+        if not isinstance(law, list) or not LAW[0] <= len(law) <= LAW[1]:
+            return "bad_law_size", {"name": name, "least": LAW[0], "most": LAW[1]}
+        for x in law:
+            if not isinstance(x, int | float) or isinstance(x, bool) or not 0 <= x <= 1:  # NaN fails the comparison
+                return "bad_law_entry", {"name": name, "given": _short(x)}
+        if abs(sum(law) - 1) > 1e-6:
+            return "bad_law_sum", {"name": name, "given": f"{sum(law):.6g}"}
+    if len(p) != len(q):
+        return "bad_law_pair", {"p": len(p), "q": len(q)}
+    if rule not in LESSONS:
+        return "bad_choice", {"name": "rule", "given": _short(rule), "most": ", ".join(LESSONS)}
+    for name, value, least, most in (("n", n, 1, DRAWS), ("seed", seed, *LIMITS["seed"][:2])):
+        number = isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+        if not number or value != int(value):
+            return "bad_whole", {"name": name, "given": _short(value), "least": least, "most": most}
+    return None
 
 
 def _short(value) -> str:
@@ -322,6 +346,25 @@ def _wait(turn: str) -> Iterator[dict]:
             yield {"state": "queue", "place": place}
         last = place
         time.sleep(0.05)
+
+
+def draws(p: list, q: list, rule: str, n: int, seed: int) -> dict:
+    """n guesses from a small pair of laws, each judged by the engine's own check under a rule or a lesson's wrong one:
+    {"mark", "law" and "chance" in the long run, "tokens": what came out, "kept": 1 where that was the guess}.
+
+    ValueError carries what draw_problem() found.
+    """
+    if found := draw_problem(p, q, rule, n, seed):
+        raise ValueError(found)
+    import torch
+
+    from engine.lessons import LESSONS as lessons
+
+    target, drafter = (torch.tensor(law, dtype=torch.float64) / sum(law) for law in (p, q))
+    lesson = lessons[rule]
+    tokens, kept = zip(*lesson.draws(target, drafter, int(n), int(seed)), strict=True)
+    law, chance = lesson.law(target, drafter).tolist(), lesson.chance(target, drafter)
+    return {"mark": lesson.mark, "law": law, "chance": chance, "tokens": list(tokens), "kept": [int(k) for k in kept]}
 
 
 def _records(settings: dict) -> Iterator[dict]:

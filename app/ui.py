@@ -19,7 +19,7 @@ SETTINGS = (
     "prompt", "method", "k", "temperature", "top_p", "seed", "max_new", "rule", "top_k", "min_p", "sampled", "markov",
     "confidence", "threshold", "language",
 )  # fmt: skip
-STYLES = ("page", "tape", "lanes")
+STYLES = ("page", "tape", "fair", "lanes")
 STATUS = '<div class="status" role="status" aria-live="polite"></div>'
 
 
@@ -206,6 +206,7 @@ def _head() -> str:
         "words": WORDS,
         "labels": {code: list(_labels(say).values()) for code, say in WORDS.items()},
         "examples": list(EXAMPLES.values()),
+        "recordings": [name for name in EXAMPLES if sources.lanes(name)],
     }
     style, script = "".join(_read(f"{name}.css") for name in STYLES), _read("page.js")
     return f"<style>{style}</style>\n<script>window.specscope = {sources.dumps(begun)};\n{script}</script>"
@@ -245,6 +246,9 @@ def _wire(page, settings, parts):
     parts["pause"].click(
         pause, status, None, js="() => specscope.pause()", queue=False, show_progress="hidden", api_name="pause"
     )
+    gr.api(sources.lanes, api_name="lanes", concurrency_limit=4)
+    gr.api(sources.recording, api_name="recorded", concurrency_limit=4)
+    gr.api(draws, api_name="draws", concurrency_limit=2, concurrency_id="draws")
     parts["stop"].click(None, None, status, cancels=[started], js="""() => '{"state":"stopped"}'""")
 
 
@@ -283,6 +287,17 @@ def run(*values):
         broken = "refused" if isinstance(error, ValueError) else "broken"
         yield gr.skip(), sources.dumps({"state": broken, "reason": reason})
         raise gr.Error(reason, print_exception=False) from error
+
+
+def draws(p: list, q: list, rule: str, n: int, seed: int, language: str = "en") -> dict:
+    """Draw n guesses from a small law q and judge each by the engine's own check against p, under one rule.
+
+    rule: exact, match, spike (lossless); tolerance, typical (lossy); resample, argmax, greedy (wrong, for the lesson).
+    """
+    try:
+        return sources.draws(p, q, rule, n, seed)
+    except ValueError as error:
+        raise gr.Error(_sentence(words(str(language)), *error.args[0]), print_exception=False) from error
 
 
 def _sentence(say, key: str, facts: dict) -> str:

@@ -2,7 +2,7 @@
 // Gradio's components and code that knows nothing of Gradio. `specscope` was begun in the head with words and labels.
 
 Object.assign(specscope, (() => {
-  const { words, labels } = specscope;
+  const { words, labels, recordings } = specscope;
   const listeners = [];                                       // told {language} or {state}
   const tell = news => { for (const listen of listeners) listen(news); };
   const keep = { get: key => { try { return localStorage.getItem("specscope-" + key); } catch { return null; } },
@@ -61,10 +61,22 @@ Object.assign(specscope, (() => {
 
   /** What the Pause button asks of the server: the engine stands still, or goes on. */
   const pause = () => JSON.stringify({ turn: state.turn, on: state.state !== "paused" });
+  /** Asks an endpoint of this server, in its queue; what it refuses is an Error with the server's sentence. */
+  async function call(name, values) {
+    const { root, api_prefix } = window.gradio_config, url = `${root}${api_prefix}/call/${name}`;
+    const joined = await fetch(url, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ data: values }) });
+    const { event_id } = await joined.json();
+    const told = (await (await fetch(`${url}/${event_id}`)).text()).trim().split("\n").slice(-2);
+    const [event, data] = told.map(line => line.slice(line.indexOf(":") + 2));
+    if (event !== "complete") throw new Error(JSON.parse(data)?.error ?? "");
+    return JSON.parse(data)[0];
+  }
+  const draws = ({ p, q, rule, n, seed }) => call("draws", [p, q, rule, n, seed, language]);
+  const lanes = prompt => call("lanes", [prompt]), recorded = (prompt, method) => call("recorded", [prompt, method]);
 
   /** Gradio's value as the source of a tape. */
   function source(props, watch) {
-    return { words, connect(tape) {
+    return { words, draws, lanes, recorded, prompts: recordings, connect(tape) {
       const pass = () => tape.take(props.value);
       listeners.push(news => {
         if (news.language) tape.speak(news.language);

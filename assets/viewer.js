@@ -2,13 +2,13 @@
 //
 // mountViewer(element, source) fills an empty element. source.words holds one dictionary per language, source.connect(viewer)
 // receives the entrances: viewer.take(message), viewer.speak(language), viewer.stop(). Nothing here knows who sends. What a
-// source may offer besides is told where it is used.
+// source may promise besides (draws, lanes, recorded) needs a server; views do without where it is absent.
 
 function mountViewer(element, source) {
   const R = openRun(source.words);
   const { worded, speak } = speller(R);
   const player = mountPlayer(R, element), tape = mountTape(R);
-  const views = [mountCard(R), mountFade(R), mountSure(R), mountLanes(R, source)];
+  const views = [mountCard(R), mountFair(R, source.draws), mountFade(R), mountSure(R), mountLanes(R, source)];
   const tabs = worded(make("div.view-tabs", { role: "tablist" }), "views", "aria-label");
   let open = views[0];
 

@@ -24,8 +24,9 @@ round   {"type": "round", "i", "prefix_len", "t0", "t_draft", "t_target", "t_ver
                      "q_own_tok", "q_own_top", "q_own_rest", "q_rank", "source": [from, to] | absent, "confidence" | absent,
                      "q_base_top" | absent, "q_base_rest" | absent, "bias" | absent}],
          "verify": [{"slot", "p_tok", "p_top", "p_rest", "p_own_tok", "p_own_top", "p_own_rest", "p_rank", "p_entropy",
-                     "p_gap": logit gap of the target's two best, "ratio": chance of acceptance, "u": number | null,
-                     "verdict": "kept" | "rejected" | "not_reached"}],
+                     "p_gap": logit gap of the target's two best, "overlap": sum of min(p, q), the exact rule's chance of
+                     keeping whatever this slot holds, before its token was drawn, "ratio": chance of acceptance,
+                     "u": number | null, "verdict": "kept" | "rejected" | "not_reached"}],
          "emit":   [{"token_id", "maker": "draft" | "correction" | "bonus" | "plain", "slot": slot | null}],
          "final":  {"token_id", "u", "p_top", "p_rest", "p_own_top", "p_own_rest", "p_entropy", "p_gap",
                      "residual_top" | absent, "residual_rest" | absent} | null (an accepted stop token ended the round),
@@ -96,6 +97,7 @@ def describe(step: Step, vocabulary: Vocabulary, before: dict | None = None) -> 
     target = _Opinions(step.logits, step.p, proposal.parents + 1, proposal.tokens)
     guesses = _guesses(proposal, tokens)
     trials = {trial.node: trial for trial in step.verdict.trials}
+    overlaps = _overlaps(step, target)
     draft, verify, told = [], [], verdicts(step)
     for node, (token, parent, (depth, verdict)) in enumerate(zip(tokens, parents, told, strict=True)):
         place = {"slot": node, "parent": None if parent < 0 else parent}
@@ -104,7 +106,9 @@ def describe(step: Step, vocabulary: Vocabulary, before: dict | None = None) -> 
         judged = target.of(node, parent + 1, "p")
         q, trial = draft[node]["q_tok"], trials.get(node)
         chance = trial.chance if trial else min(1.0, judged["p_tok"] / q) if q else 0.0
-        verify.append({"slot": node, **judged, "ratio": _short(chance), "u": trial and trial.u, "verdict": verdict})
+        u = trial and trial.u
+        told_of = {"overlap": _short(overlaps[node]), "ratio": _short(chance), "u": u, "verdict": verdict}
+        verify.append({"slot": node, **judged, **told_of})
     last = before["counts"] if before else metrics.EMPTY
     times = {f"t_{phase}": round(1000 * spent, 4) for phase, spent in step.seconds.items()}
     record = {
@@ -197,6 +201,14 @@ def _guesses(proposal: Proposal, tokens: list[int]) -> list[dict]:
             own = zip(before.ids[i], before.own_top[i], strict=True)
             node |= {**_listed("q_base", own), "bias": _short(bias[i])}
     return told
+
+
+def _overlaps(step: Step, target: _Opinions) -> list[float]:
+    """Per node, the sum of min(p, q); a point mass overlaps with p at its token."""
+    proposal = step.proposal
+    if proposal.q is None or not len(proposal):
+        return target.tok
+    return proposal.q.minimum(step.p[proposal.parents + 1]).sum(-1).clamp_max(1).tolist()
 
 
 def _emitted(step: Step) -> list[dict]:

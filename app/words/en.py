@@ -270,4 +270,136 @@ WORDS = {
     "law_q": "q, drafter",
     "law_residual": "what is left of p",
     "law_rest": "all others",
+    # why it is fair
+    "view_fair": "Why it is fair",
+    "fair_source": "Whose numbers",
+    "fair_source_run": "A guess of this run",
+    "fair_source_toy": "A small pair",
+    "fair_toy": "toy: numbers made by hand",
+    "fair_hint": "Point at a guess in the tape: its numbers appear here. Or take the small pair, and change it.",
+    "fair_hint_own": "This token is the target's own; nothing was guessed in its place, so nothing was tested.",
+    "fair_laws": "What each token is worth to either side, after the settings",
+    "fair_edit": "{side} of {token}",
+    "fair_pick": "Guess this token: {token}",
+    "fair_presets": "Set the pair",
+    "fair_preset_golden": "an over-eager drafter",
+    "fair_preset_equal": "p = q",
+    "fair_preset_spike": "q a spike",
+    "fair_settings_on": "The settings on the right are at work; put them back to edit the numbers.",
+    "fair_overlap": "The filled middle is the overlap, min(p, q) summed over all tokens: {overlap}. That is the chance that "
+    "this slot's guess is kept, before its token is drawn.",
+    "fair_overlap_other": "The filled middle is the overlap, min(p, q) summed over all tokens: {overlap}. Under the rule exact "
+    "that would be the chance that this slot's guess is kept; this run used another rule.",
+    "fair_overlap_unknown": "The filled middle is the overlap, min(p, q). Over all tokens it is the chance that the slot's "
+    "guess is kept; this recording does not hold that sum.",
+    "fair_ruler": "The chance as a hollow bar, the draw u as a needle",
+    "fair_chance_exact": "For {token} the chance is min(1, p / q) = min(1, {p} / {q}) = {chance}.",
+    "fair_chance_match": "Under match the target draws first, and {token} is kept if it is that very draw: chance p = "
+    "{chance}.",
+    "fair_chance_tolerance": "Under tolerance the chance is 1 while q exceeds p by little, else 0. For {token}, p = {p} and "
+    "q = {q} give {chance}.",
+    "fair_chance_typical": "Under typical the chance is 1 while p is above a bar that sinks with the target's doubt, else 0. "
+    "For {token}, p = {p} gives {chance}.",
+    "fair_chance_none": "For {token} q is 0: the drafter never guesses it.",
+    "fair_u_kept": "The draw u = {u} is below it: kept.",
+    "fair_u_rejected": "The draw u = {u} is not below it: refused.",
+    "fair_u_not_reached": "An earlier guess was refused, so nothing was drawn for this one.",
+    "fair_u_match_kept": "It was: kept.",
+    "fair_u_match_rejected": "It was not: refused.",
+    "fair_again": "Draw again",
+    "fair_again_many": "100 times",
+    "fair_again_none": "New draws for this same chance are made here, in the browser; they are no part of the run.",
+    "fair_again_tally": "Redrawn here, not part of the run: kept {kept} of {n}. In 95 of 100 such series it is {low} to "
+    "{high}.",
+    "fair_part": "Go deeper",
+    "fair_part_left": "What is left",
+    "fair_part_draws": "A thousand draws",
+    "fair_part_settings": "Settings first",
+    # ... what is left
+    "fair_step": "Step",
+    "fair_step_1": "1 overlap",
+    "fair_step_2": "2 shave",
+    "fair_step_3": "3 rescale",
+    "fair_step_4": "4 drop in",
+    "fair_left_title": "After a refusal: from p to the target's own token",
+    "fair_left_1": "The bars are p. The filled part is the overlap: guesses that are kept already deliver that much of every "
+    "token. The rest must come from refusals.",
+    "fair_left_1_sum": "The bars are p. Kept guesses already deliver the filled overlap, {overlap} in all. The hollow rest, "
+    "{mass} in all, must come from refusals.",
+    "fair_left_2": "The overlap is shaved off; (p − q) stays where it is positive. Shaved part and what is left make p again.",
+    "fair_left_2_sum": "The overlap is shaved off; (p − q) stays where it is positive. For {token}: {core} + {left} = {p}, so "
+    "both roads together give exactly p.",
+    "fair_left_3": "Divided by its sum, what is left is a law again.",
+    "fair_left_3_sum": "A refusal happens with chance {mass}. What is left is divided by that, and is a law again: it "
+    "sums to 1.",
+    "fair_left_4": "One draw from it, u = {u}, is the token that is written: {token}.",
+    "fair_left_4_toy": "One draw from it, made here, u = {u}: {token} is written. Press 4 again for another.",
+    "fair_left_nothing": "p and q are the same here: nothing is left, and nothing is ever refused.",
+    "fair_left_kept": "This guess was kept, so nothing had to be repaired. A refused guess shows the repair, and so does the "
+    "small pair.",
+    "fair_left_not_reached": "This guess was never judged, so nothing had to be repaired. A refused guess shows the "
+    "repair, and "
+    "so does the small pair.",
+    "fair_left_rule": "Under this run's rule a refusal leaves p as it is; only the rule exact repairs it. The small pair "
+    "shows how.",
+    "fair_left_absent": "The run ended here without a token of the target's own.",
+    # ... a thousand draws
+    "fair_rule": "Rule",
+    "fair_mark_lossless": "lossless",
+    "fair_mark_lossy": "lossy",
+    "fair_mark_wrong": "wrong",
+    "fair_rule_exact": "exact: chance min(1, p / q)",
+    "fair_rule_match": "match: the target draws first",
+    "fair_rule_spike": "likeliest guess, q = 1",
+    "fair_rule_tolerance": "tolerance",
+    "fair_rule_typical": "typical",
+    "fair_rule_resample": "after a refusal, draw from p",
+    "fair_rule_argmax": "after a refusal, take the best",
+    "fair_rule_greedy": "likeliest guess, soft q",
+    "fair_told_exact": "Kept with chance min(1, p / q); after a refusal the token is drawn from what is left of p.",
+    "fair_told_match": "The target draws from p; the guess is kept if it is that token, and else the draw itself stands.",
+    "fair_told_spike": "The drafter always guesses its likeliest token and says so, q = 1: kept with chance p, else "
+    "crossed out "
+    "of p.",
+    "fair_told_tolerance": "Kept unless q exceeds p by more than a margin; after a refusal drawn from p.",
+    "fair_told_typical": "Kept if p is high enough for how unsure the target is; after a refusal drawn from p.",
+    "fair_told_resample": "After a refusal a fresh token from p. But kept guesses have already delivered their share of p.",
+    "fair_told_argmax": "After a refusal the target's likeliest token. That token comes out too often.",
+    "fair_told_greedy": "The drafter always guesses its likeliest token, but is judged as if it had drawn it from q.",
+    "fair_draw": "Draw {n}",
+    "fair_draw_busy": "drawing",
+    "fair_draw_reset": "Start over",
+    "fair_drawn_by": "Drawn by the engine's own check on the small pair; seed {seed}.",
+    "fair_only_toy": "This is drawn on the small pair: of a run's laws the record holds only the likeliest tokens.",
+    "fair_take_toy": "Take the small pair",
+    "fair_offline": "This needs the live page, where the engine can be asked.",
+    "fair_failed": "The engine could not be asked. Try again.",
+    "fair_col_drawn": "drawn",
+    "fair_col_p": "p",
+    "fair_col_law": "rule gives",
+    "fair_draws_legend": "Bars: what comes out, kept guesses in the drafter's ink, the target's own in the target's. Box: "
+    "where 95 of "
+    "100 honest series stay with every bar. Line: p.",
+    "fair_draws_told": "{n|draw|draws}: distance from p {tv}; chance alone gives about {noise}. Kept at once: {kept} "
+    "({share}); this rule keeps {chance}.",
+    "fair_inside": "Every bar stays in its box: nothing tells this from the target alone.",
+    "fair_outside": "A bar leaves its box: this is not the target's law any more.",
+    # ... settings first
+    "fair_temperature": "Temperature",
+    "fair_top_k": "Top-k",
+    "fair_top_p": "Top-p",
+    "fair_off": "off",
+    "fair_settings_reset": "Put them back",
+    "fair_before": "Before: what the models think",
+    "fair_after": "After the settings: what decides",
+    "fair_settings_run": "This run has temperature {temperature}, top-k {k}, top-p {top}. They act on both sides first; p "
+    "and q "
+    "are what comes out.",
+    "fair_settings_toy": "Temperature, top-k and top-p act on both sides first. p and q are what comes out.",
+    "fair_settings_zero": "At temperature 0 both sides are one spike. The chance is 1 where they agree and 0 everywhere else.",
+    "fair_settings_cut": "For {tokens} p is now 0: a guess of it is never kept.",
+    "bad_law_size": "{name} must be a list of {least} to {most} numbers.",
+    "bad_law_entry": "{name} holds {given}; every entry must be a number from 0 to 1.",
+    "bad_law_sum": "{name} sums to {given}; its numbers must sum to 1.",
+    "bad_law_pair": "p has {p} numbers and q has {q}; they must have the same tokens.",
 }  # fmt: skip
