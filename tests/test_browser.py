@@ -143,7 +143,7 @@ def test_r1_recorded_run_plays_without_a_click(visit, bundled):
     page = visit(bundled)
     page.wait_for_function("document.querySelector('.tape-scrub').value > 0", timeout=2000)
     page.wait_for_selector(".tape-text span:not([hidden])", timeout=2000)
-    expect(page.locator(".tape-badge")).to_contain_text("recorded on")
+    expect(page.locator(".tape-head .tape-badge")).to_contain_text("recorded on")
     before = page.locator(".tape-scrub").input_value()
     page.wait_for_function(f"document.querySelector('.tape-scrub').value > {before}", timeout=4000)
 
@@ -207,7 +207,7 @@ def test_u08_u09_hostile_text_is_shown_literally(visit, hostile):
     page.locator("#prompt textarea").fill(" ".join(support.HOSTILE))
     ready(page)
     page.get_by_role("button", name="Run", exact=True).click()
-    expect(page.locator(".tape-badge")).to_contain_text("measured", timeout=20_000)
+    expect(page.locator(".tape-head .tape-badge")).to_contain_text("measured", timeout=20_000)
     assert support.HOSTILE[0] in page.locator(".tape-prompt").text_content()
     assert page.locator(".tape img").count() == 0 and not dialogs
 
@@ -422,7 +422,7 @@ def test_a1_live_run_streams(visit, bundled):
     page.evaluate("""() => { const place = document.querySelector(".tape-place"); window.places = new Set();
         new MutationObserver(() => places.add(place.textContent)).observe(place, { childList: true }); }""")
     ask(page, "abc abc abc", 120)
-    expect(page.locator(".tape-badge")).to_have_text("measured here, now", timeout=20_000)
+    expect(page.locator(".tape-head .tape-badge")).to_have_text("measured here, now", timeout=20_000)
     finished(page)
     assert page.evaluate("places.size") > 3
     assert page.locator(".tape-shares b").first.inner_text() == "120"
