@@ -6,7 +6,7 @@ import gradio as gr
 
 ASSETS = Path(__file__).parents[1] / "assets"
 # the viewer's scripts, in the order in which they build on each other
-VIEWER = ("base", "run", "player", "tape", "card", "fair", "chart", "fade", "sure", "lanes", "viewer")
+VIEWER = ("base", "run", "player", "tape", "card", "fair", "chart", "fade", "sure", "lanes", "path", "viewer")
 
 
 def viewer() -> str:
@@ -17,13 +17,13 @@ def viewer() -> str:
 class Tape(gr.HTML):
     """Its value is a JSON string: {"run": header, "rounds": [...], "end": record or null, "final": bool}."""
 
-    def __init__(self, value: str = "", **settings):
+    def __init__(self, value: str = "", elem_id: str | None = None):
         super().__init__(
             value=value,
             html_template='<div class="tape"></div>',
             js_on_load=f"{viewer()}\nmountViewer(element.querySelector('.tape'), specscope.source(props, watch));",
             apply_default_css=False,
-            **settings,
+            elem_id=elem_id,
         )
 
     def api_info(self):

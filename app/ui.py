@@ -19,7 +19,7 @@ SETTINGS = (
     "prompt", "method", "k", "temperature", "top_p", "seed", "max_new", "rule", "top_k", "min_p", "sampled", "markov",
     "confidence", "threshold", "language",
 )  # fmt: skip
-STYLES = ("page", "tape", "fair", "lanes")
+STYLES = ("page", "tape", "fair", "lanes", "path")
 STATUS = '<div class="status" role="status" aria-live="polite"></div>'
 
 

@@ -39,10 +39,11 @@ function mountViewer(element, source) {
     return view;
   }
 
-  element.replaceChildren(tape.node, player.node, tape.sentence, tape.legend, tabs, ...views.map(view => view.node));
+  const path = mountPath(R, source, name => choose(views.find(view => view.name === name)), element);
+  element.replaceChildren(path.node, tape.node, player.node, tape.sentence, tape.legend, tabs, ...views.map(view => view.node));
   const shown = hook => (...values) => open[hook]?.(...values);
   const all = hook => (...values) => { for (const view of views) view[hook]?.(...values); };
-  R.join(tape, player, { begin: all("begin"), add: all("add"), draw: shown("draw"), point: shown("point"), speak: all("speak") },
+  R.join(tape, player, path, { begin: all("begin"), add: all("add"), draw: shown("draw"), point: shown("point"), speak: all("speak") },
     { speak() { speak(); element.lang = R.language; } });
   choose(open);
   R.speak(R.language);

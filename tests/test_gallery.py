@@ -125,7 +125,9 @@ def test_a_lane_opens_above_round_by_round(visit, site, recorded):  # noqa: F811
 def test_the_page_has_a_recording_of_every_method_on_every_example():
     """What travels with the program: six prompts, every method, readable, from one machine and one set of weights."""
     heads = [trace.read(path)[0] for path in sorted(GALLERY.glob("*.jsonl.gz"))]
-    assert {(h["prompt"]["text"], h["method"]) for h in heads} == set(itertools.product(ui.EXAMPLES.values(), sources.METHODS))
+    assert {(h["prompt"]["text"], h["method"]) for h in heads} == set(
+        itertools.product(ui.EXAMPLES.values(), sources.METHODS)
+    )
     for method in sources.METHODS:
         assert len({json.dumps(h["models"]) for h in heads if h["method"] == method}) == 1
     assert len({h["machine"] for h in heads}) == 1

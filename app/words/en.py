@@ -162,6 +162,117 @@ WORDS = {
     "define_no_plain": "Not measured in this run.",
     "faster": "{ratio} times the speed of plain decoding: faster.",
     "slower": "{ratio} times the speed of plain decoding: slower.",
+    # the guided path
+    "path": "Guided path",
+    "path_chapters": "Chapters",
+    "path_step": "Chapter {at} of {of}",
+    "path_back": "Back",
+    "path_next": "Next",
+    "path_first": "One big model, many guesses",
+    "path_first_text": "A small {term_drafter} guesses {k} tokens. The big model, the {term_target}, checks all of them in "
+    "one {term_pass}. So "
+    "far {passes|pass|passes} gave {tokens|token|tokens}; alone it would have needed one pass for each.",
+    "path_why": "Why guess at all?",
+    "path_why_text": "A language model reads the whole prompt at once ({term_prefill}: {prompt} tokens in the first pass), "
+    "but then it writes one "
+    "{term_token} per {term_pass}, and every pass moves all its weights through the machine. In view is plain decoding: "
+    "{passes|pass|passes}, "
+    "{tokens|token|tokens}, {per_pass} per pass, always.",
+    "path_idea": "Guess cheaply, check in one go",
+    "path_idea_text": "Checking is parallel: when all inputs are known, one {term_pass} gives the target's opinion behind "
+    "each of them. So anything "
+    "cheap may write a {term_draft}. Here the text itself guesses: what followed the same words before. {accepted} of "
+    "{tested} checked guesses were "
+    "kept; each {term_round} also brings one token of the target's own, a {term_correction} or a {term_bonus}.",
+    "path_model": "A small model as drafter",
+    "path_model_text": "The obvious {term_drafter} is a smaller model with the same tokenizer, so that its ids can be "
+    "checked directly. It writes its "
+    "guesses one after the other, which takes time: {drafting} of this run went into drafting. Kept so far: {accepted} of "
+    "{tested}.",
+    "path_dflash": "DFlash: a whole block at once",
+    "path_dflash_text": "DFlash fills a {term_block} of {k} tokens in one go, guided by what the target has already "
+    "computed. That is quick, but no "
+    "guess knows its neighbours, so later ones fit together badly. Compare {term_survival} with {term_conditional} below.",
+    "path_dspark": "DSpark: a memory of one token, and a feeling for doubt",
+    "path_dspark_text": "DSpark adds two small heads. The {term_markov} corrects each guess by the token before it; the "
+    "{term_confidence} says, before "
+    "the check, how likely each guess is to be kept, so that doubtful ones need not be sent. So far {per_pass} tokens per "
+    "pass.",
+    "path_verify": "Why the text stays the same",
+    "path_verify_text": "A guess is kept with chance min(1, p / q). After a refusal the target draws from the "
+    "{term_residual}, the part of p that q "
+    "had not covered. Together that gives exactly p: the result is {term_lossless}. Try the wrong rules below and see them "
+    "fail.",
+    "path_pays": "When it pays",
+    "path_pays_text": "Fewer passes are the same on every machine; seconds are not. A draft pays when what it saves is "
+    "worth more than what drafting "
+    "and checking cost, and on a small machine it may not. Below, every method has written the same prompt.",
+    # bets
+    "bet_later": "A bet on this run follows as it plays.",
+    "bet_wait": "Taken. The run will tell.",
+    "bet_right": "Right.",
+    "bet_wrong": "Not this time.",
+    "bet_keep": "The drafter gave {token} {q}, the target gives it {p}. Will it be kept?",
+    "bet_keep_yes": "yes",
+    "bet_keep_no": "no",
+    "bet_keep_told": "The chance was min(1, p / q) = {chance}, the draw {draw}: refused.",
+    "bet_passes": "How many passes do 20 tokens take this way?",
+    "bet_passes_told": "One pass for each token.",
+    "bet_survive": "How many of these {k|guess|guesses} will be kept?",
+    "bet_survive_told": "Kept: {right} of {k}.",
+    "bet_faster": "Is this run faster than plain decoding on the machine that recorded it?",
+    "bet_faster_faster": "faster",
+    "bet_faster_slower": "slower",
+    "bet_faster_told": "{method}: {ratio} times the speed of plain decoding, {right}.",
+    "bet_falls": "Among guesses that are really tested, is the second kept less often than the first?",
+    "bet_falls_lower": "less often",
+    "bet_falls_higher": "no",
+    "bet_falls_told": "First {one}, second {two} (tested {n|time|times}).",
+    "bet_least": "Guess {place} is the one it is least sure of: {sure}. What becomes of it?",
+    "bet_least_kept": "kept",
+    "bet_least_rejected": "rejected",
+    "bet_least_not_reached": "not reached",
+    "bet_least_told": "It was {right}.",
+    "bet_below": "Is a guess ever kept although the target likes it less than the drafter did?",
+    "bet_below_never": "never",
+    "bet_below_sometimes": "sometimes",
+    "bet_below_always": "always",
+    "bet_below_told": "Here {right}: {kept} of {n} such guesses were kept.",
+    # terms
+    "term_show": "Show me",
+    "term_token": "token",
+    "term_token_is": "A piece of text that the model reads and writes as one number: a word, a part of one, a sign.",
+    "term_pass": "pass",
+    "term_pass_is": "One run of the big model over its input, which moves all its weights once.",
+    "term_target": "target",
+    "term_target_is": "The big model. What it would write is what gets written.",
+    "term_drafter": "drafter",
+    "term_drafter_is": "Whatever guesses: a small model, a head on the big one, or the text itself.",
+    "term_round": "round",
+    "term_round_is": "One draft, one check, and what was written because of it.",
+    "term_draft": "draft",
+    "term_draft_is": "The guessed tokens of one round, before anybody has checked them.",
+    "term_bonus": "bonus token",
+    "term_bonus_is": "All guesses were kept, and the same pass has already told what comes next: one more token, for "
+    "nothing.",
+    "term_correction": "correction",
+    "term_correction_is": "The target's own token in the place of the first refused guess.",
+    "term_prefill": "prefill",
+    "term_prefill_is": "Reading the prompt: all its tokens go through the model at once.",
+    "term_block": "block",
+    "term_block_is": "All guesses of a round, made in one go from masks.",
+    "term_survival": "survival",
+    "term_survival_is": "How often a round keeps everything up to this place.",
+    "term_conditional": "conditional acceptance",
+    "term_conditional_is": "How often a guess is kept when it is really tested, that is, when all before it were kept.",
+    "term_markov": "Markov head",
+    "term_markov_is": "A small table that shifts the chances of a guess by the token just before it.",
+    "term_confidence": "confidence head",
+    "term_confidence_is": "Says, before the check, how likely a guess is to be kept if those before it are.",
+    "term_residual": "residual",
+    "term_residual_is": "What is left of p after the part that q covers is taken away, scaled up to 1.",
+    "term_lossless": "lossless",
+    "term_lossless_is": "Texts come with exactly the chances that the target alone would give them.",
     # methods side by side
     "view_lanes": "Side by side",
     "lanes_passes": "by passes",
@@ -288,7 +399,8 @@ WORDS = {
     "fair_settings_on": "The settings on the right are at work; put them back to edit the numbers.",
     "fair_overlap": "The filled middle is the overlap, min(p, q) summed over all tokens: {overlap}. That is the chance that "
     "this slot's guess is kept, before its token is drawn.",
-    "fair_overlap_other": "The filled middle is the overlap, min(p, q) summed over all tokens: {overlap}. Under the rule exact "
+    "fair_overlap_other": "The filled middle is the overlap, min(p, q) summed over all tokens: {overlap}. Under the rule "
+    "exact "
     "that would be the chance that this slot's guess is kept; this run used another rule.",
     "fair_overlap_unknown": "The filled middle is the overlap, min(p, q). Over all tokens it is the chance that the slot's "
     "guess is kept; this recording does not hold that sum.",
@@ -326,8 +438,10 @@ WORDS = {
     "token. The rest must come from refusals.",
     "fair_left_1_sum": "The bars are p. Kept guesses already deliver the filled overlap, {overlap} in all. The hollow rest, "
     "{mass} in all, must come from refusals.",
-    "fair_left_2": "The overlap is shaved off; (p − q) stays where it is positive. Shaved part and what is left make p again.",
-    "fair_left_2_sum": "The overlap is shaved off; (p − q) stays where it is positive. For {token}: {core} + {left} = {p}, so "
+    "fair_left_2": "The overlap is shaved off; (p − q) stays where it is positive. Shaved part and what is left make p "
+    "again.",
+    "fair_left_2_sum": "The overlap is shaved off; (p − q) stays where it is positive. For {token}: {core} + {left} = {p}, "
+    "so "
     "both roads together give exactly p.",
     "fair_left_3": "Divided by its sum, what is left is a law again.",
     "fair_left_3_sum": "A refusal happens with chance {mass}. What is left is divided by that, and is a law again: it "
@@ -396,7 +510,8 @@ WORDS = {
     "and q "
     "are what comes out.",
     "fair_settings_toy": "Temperature, top-k and top-p act on both sides first. p and q are what comes out.",
-    "fair_settings_zero": "At temperature 0 both sides are one spike. The chance is 1 where they agree and 0 everywhere else.",
+    "fair_settings_zero": "At temperature 0 both sides are one spike. The chance is 1 where they agree and 0 everywhere "
+    "else.",
     "fair_settings_cut": "For {tokens} p is now 0: a guess of it is never kept.",
     "bad_law_size": "{name} must be a list of {least} to {most} numbers.",
     "bad_law_entry": "{name} holds {given}; every entry must be a number from 0 to 1.",

@@ -160,6 +160,111 @@ WORDS = {
     "define_no_plain": "这次运行没有测量。",
     "faster": "速度是普通解码的 {ratio} 倍：更快。",
     "slower": "速度是普通解码的 {ratio} 倍：更慢。",
+    # 导览
+    "path": "导览",
+    "path_chapters": "章节",
+    "path_step": "第 {at} 章，共 {of} 章",
+    "path_back": "上一章",
+    "path_next": "下一章",
+    "path_first": "一个大模型，许多猜测",
+    "path_first_text": "小小的{term_drafter}先猜 {k} 个 token，{term_target}用一次{term_pass}全部核对。到目前为止，"
+    "{passes} 次前向写出了 "
+    "{tokens} 个 token；若不猜，每个 token 都要一次前向。",
+    "path_why": "为什么要猜？",
+    "path_why_text": "语言模型可以一口气读完提示词（{term_prefill}：第一次前向读了 {prompt} 个 token），但之后每次"
+    "{term_pass}只写一个 {term_token}，"
+    "而每次前向都要把全部权重搬运一遍。现在看到的是普通解码：{passes} 次前向，{tokens} 个 token，每次前向永远是 {per_pass} "
+    "个。",
+    "path_idea": "便宜地猜，一次核对",
+    "path_idea_text": "核对可以并行：输入都已知时，一次{term_pass}就能得到大模型在每个位置上的意见。所以任何便宜的办法都可"
+    "以写{term_draft}。"
+    "这里由文本自己来猜：同样的词以前后面跟过什么。核对过的 {tested} 个猜测里接受了 {accepted} 个；每{term_round}还会得到一"
+    "个大模型自己的 "
+    "token：{term_correction}或{term_bonus}。",
+    "path_model": "用小模型起草",
+    "path_model_text": "最容易想到的{term_drafter}是词表相同的更小的模型，这样它的 token 编号可以直接拿去核对。它一个接一个"
+    "地写，"
+    "这要花时间：这次运行有 {drafting} 的时间花在起草上。目前接受 {accepted} / {tested}。",
+    "path_dflash": "DFlash：一次猜整块",
+    "path_dflash_text": "DFlash 借助大模型已经算出的内容，一次填满 {k} 个 token 的{term_block}。这很快，但各个猜测互不知晓"
+    "，越靠后越难配合。"
+    "请在下方比较{term_survival}与{term_conditional}。",
+    "path_dspark": "DSpark：记住前一个 token，并知道自己有多大把握",
+    "path_dspark_text": "DSpark 加了两个小部件。{term_markov}根据前一个 token 修正每个猜测；{term_confidence}在核对之前就说"
+    "出每个猜测被接受的可能，"
+    "没把握的就不必送去核对。目前每次前向得到 {per_pass} 个 token。",
+    "path_verify": "为什么文本不会变样",
+    "path_verify_text": "猜测以 min(1, p / q) 的概率被接受。拒绝之后，大模型从{term_residual}里抽取，也就是 p 中没有被 q 盖"
+    "住的部分。合起来恰好就是 p："
+    "结果是{term_lossless}的。请在下方试试错误的规则，看它们如何出错。",
+    "path_pays": "什么时候划算",
+    "path_pays_text": "前向次数在哪台机器上都一样，秒数却不是。省下的比起草和核对花掉的多，猜测才划算；在小机器上可能并不划"
+    "算。下方是各种方法写同一个提示词。",
+    # 打赌
+    "bet_later": "播放下去，会有一个关于这次运行的小赌。",
+    "bet_wait": "已记下，看运行结果。",
+    "bet_right": "猜对了。",
+    "bet_wrong": "这次没猜对。",
+    "bet_keep": "起草者给 {token} {q}，大模型给它 {p}。它会被接受吗？",
+    "bet_keep_yes": "会",
+    "bet_keep_no": "不会",
+    "bet_keep_told": "接受概率是 min(1, p / q) = {chance}，抽到 {draw}：拒绝。",
+    "bet_passes": "照这样写 20 个 token 需要几次前向？",
+    "bet_passes_told": "每个 token 一次前向。",
+    "bet_survive": "这 {k} 个猜测会有几个被接受？",
+    "bet_survive_told": "接受了 {right} 个，共 {k} 个。",
+    "bet_faster": "在录制它的机器上，这次运行比普通解码快吗？",
+    "bet_faster_faster": "更快",
+    "bet_faster_slower": "更慢",
+    "bet_faster_told": "{method}：速度是普通解码的 {ratio} 倍，{right}。",
+    "bet_falls": "在真正核对过的猜测里，第二个比第一个更少被接受吗？",
+    "bet_falls_lower": "更少",
+    "bet_falls_higher": "不是",
+    "bet_falls_told": "第一个 {one}，第二个 {two}（核对了 {n} 次）。",
+    "bet_least": "第 {place} 个猜测它最没把握：{sure}。它会怎样？",
+    "bet_least_kept": "接受",
+    "bet_least_rejected": "拒绝",
+    "bet_least_not_reached": "未轮到",
+    "bet_least_told": "结果：{right}。",
+    "bet_below": "大模型不如起草者看好的猜测，也会被接受吗？",
+    "bet_below_never": "从不",
+    "bet_below_sometimes": "有时",
+    "bet_below_always": "总是",
+    "bet_below_told": "在这里是“{right}”：{n} 个这样的猜测接受了 {kept} 个。",
+    # 术语
+    "term_show": "指给我看",
+    "term_token": "token",
+    "term_token_is": "模型当作一个数来读写的一小段文字：一个词、词的一部分或一个符号。",
+    "term_pass": "前向",
+    "term_pass_is": "大模型把输入算一遍，全部权重搬运一次。",
+    "term_target": "大模型（目标模型）",
+    "term_target_is": "它会写什么，最后就写什么。",
+    "term_drafter": "起草者",
+    "term_drafter_is": "负责猜的一方：小模型、大模型上的小部件，或者文本自己。",
+    "term_round": "轮",
+    "term_round_is": "一次起草，一次核对，以及因此写下的内容。",
+    "term_draft": "草稿",
+    "term_draft_is": "一轮里猜出的、还没有核对的 token。",
+    "term_bonus": "额外 token",
+    "term_bonus_is": "猜测全部被接受，而同一次前向已经说出接下来是什么：白得一个 token。",
+    "term_correction": "更正",
+    "term_correction_is": "第一个被拒绝的猜测所在的位置，换成大模型自己的 token。",
+    "term_prefill": "预填充",
+    "term_prefill_is": "读提示词：所有 token 一次通过模型。",
+    "term_block": "块",
+    "term_block_is": "一轮的全部猜测，由掩码一次填出。",
+    "term_survival": "存活率",
+    "term_survival_is": "一轮里到这个位置为止全部被接受的比例。",
+    "term_conditional": "条件接受率",
+    "term_conditional_is": "真正核对到这个猜测时（前面的都已接受），它被接受的比例。",
+    "term_markov": "Markov 头",
+    "term_markov_is": "一张小表，按前一个 token 调整猜测的概率。",
+    "term_confidence": "置信头",
+    "term_confidence_is": "在核对之前说出：若前面的都被接受，这个猜测被接受的可能有多大。",
+    "term_residual": "剩余分布",
+    "term_residual_is": "从 p 中去掉被 q 盖住的部分，余下的再放大到 1。",
+    "term_lossless": "无损",
+    "term_lossless_is": "每段文本出现的概率，与大模型独自写作时完全相同。",
     # 各方法并排
     "view_lanes": "并排比较",
     "lanes_passes": "按前向次数",
@@ -245,7 +350,8 @@ WORDS = {
     "done_context": "大模型的上下文已满。",
     "done_cancelled": "运行被停止。",
     # 卡片
-    "card_hint": "指向或点按一个 token，或用 Tab 和方向键走到那里，它的数值就会出现在这里。单击或按 Enter 固定，按 Esc 取消。",
+    "card_hint": "指向或点按一个 token，或用 Tab 和方向键走到那里，它的数值就会出现在这里。单击或按 Enter 固定，按 Esc 取消"
+    "。",
     "pinned": "已固定，按 Esc 取消",
     "fact_p": "p：大模型",
     "fact_q": "q：起草者",
@@ -314,7 +420,8 @@ WORDS = {
     "fair_step_4": "4 抽取",
     "fair_left_title": "拒绝之后：从 p 到大模型自己的 token",
     "fair_left_1": "这些条是 p。涂实的是重叠：被接受的猜测已经交出了每个 token 的这一份，其余要靠拒绝之后补上。",
-    "fair_left_1_sum": "这些条是 p。被接受的猜测已经交出涂实的重叠，共 {overlap}；空心的其余部分共 {mass}，要靠拒绝之后补上。",
+    "fair_left_1_sum": "这些条是 p。被接受的猜测已经交出涂实的重叠，共 {overlap}；空心的其余部分共 {mass}，要靠拒绝之后补上"
+    "。",
     "fair_left_2": "削去重叠，只留下 (p − q) 为正的部分。削去的与剩下的合起来仍是 p。",
     "fair_left_2_sum": "削去重叠，只留下 (p − q) 为正的部分。对 {token}：{core} + {left} = {p}，两条路合起来正好是 p。",
     "fair_left_3": "除以总和，剩下的部分又成为一个分布。",
@@ -372,7 +479,8 @@ WORDS = {
     "fair_settings_reset": "恢复",
     "fair_before": "之前：模型自己的看法",
     "fair_after": "按设置调整之后：真正起作用的",
-    "fair_settings_run": "这次运行的温度是 {temperature}，top-k 是 {k}，top-p 是 {top}。它们先作用于双方，得到的才是 p 和 q。",
+    "fair_settings_run": "这次运行的温度是 {temperature}，top-k 是 {k}，top-p 是 {top}。它们先作用于双方，得到的才是 p 和 "
+    "q。",
     "fair_settings_toy": "温度、top-k 和 top-p 先作用于双方，得到的才是 p 和 q。",
     "fair_settings_zero": "温度为 0 时，双方都只剩一个尖峰。尖峰一致处概率为 1，别处为 0。",
     "fair_settings_cut": "{tokens} 的 p 现在是 0：猜它永远不会被接受。",
