@@ -15,7 +15,7 @@ function mountLanes(R, source) {
     choices.append(button);
     return [name, button];
   });
-  const play = make("button.lanes-play.tape-play", { type: "button" });
+  const play = make("button.lanes-play", { type: "button" });
   const scrub = worded(make("input.lanes-scrub", { type: "range", min: 0, max: 1000, value: 0, step: 1 }), "lanes_scrub", "aria-label");
   const clocks = ["passes", "seconds"].map(name => {
     const button = worded(make("button.curves-mode", { type: "button" }), "lanes_" + name);

@@ -160,8 +160,7 @@ function mountPlayer(R, element) {
     const inside = element.contains(target), idle = target === document.body || target === document.documentElement;
     if (!inside && !idle) return;
     const arrow = event.key.startsWith("Arrow"), name = (event.shiftKey && arrow ? "shift+" : "") + event.key;
-    if (target.matches("button, a, summary, [role=tab]") && (event.key === " " || arrow)) return;
-    if (target === scrub && arrow) return;
+    if (event.key === " " ? target.matches("button, a, summary") : arrow && (target === scrub || target.matches("[role=tab]"))) return;
     if (!(name in bound)) return;
     event.preventDefault();
     bound[name]();

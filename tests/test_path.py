@@ -1,0 +1,121 @@
+"""The guided path: chapters that light and let go, numbers from the trace, bets answered by the run, terms."""
+
+import re
+
+import browser_support as support
+import pytest
+from playwright.sync_api import expect
+from test_browser import browser_context_args, browser_type_launch_args, scrub, tiny, toy, view, visit  # noqa: F401
+
+from app.words import WORDS
+
+pytestmark = pytest.mark.browser
+RECORDS = support.toy(support.PLAIN + support.PLAIN[1:] * 4)
+ROUNDS = [r for r in RECORDS if r["type"] == "round"]
+
+
+def chapter(page, number):
+    page.locator(".path-dot").nth(number - 1).click()
+    expect(page.locator(".path-step")).to_contain_text(f"Chapter {number} of")
+    return page.locator(".path")
+
+
+def test_k1_a_chapter_lights_its_part_and_lets_go(visit, toy):  # noqa: F811
+    """Every chapter lights something that is there; after leaving it no light of it remains."""
+    page = visit(toy)
+    scrub(page, 0.5)
+    total, seen = page.locator(".path-dot").count(), set()
+    for number in [*range(1, total + 1), 1]:
+        chapter(page, number)
+        lit = page.locator(".is-lit").evaluate_all("nodes => nodes.map(n => n.className.replace('is-lit', '').trim())")
+        assert lit, number
+        seen.add(tuple(lit))
+        selected = page.locator(".view-tab[aria-selected=true]").get_attribute("data-view")
+        assert selected == {5: "fade", 6: "sure", 7: "fair", 8: "lanes"}.get(number, selected)
+    assert len(seen) >= 5
+    page.get_by_role("button", name="Next", exact=True).click()
+    expect(page.locator(".path-step")).to_contain_text("Chapter 2 of")
+
+
+def test_k2_the_bet_is_answered_by_the_trace_and_stays(visit, toy):  # noqa: F811
+    """Before the verdicts the reader bets; the answer is the trace's, and the bet stays beside it."""
+    page = visit(toy)
+    refused = next(r for r in ROUNDS if any(v["verdict"] == "rejected" for v in r["verify"]))
+    scrub(page, 0)
+    while (
+        page.locator(".tape-stage .tape-number").inner_text() != str(refused["i"] + 1)
+        or not page.locator(".is-checking").count()
+    ):
+        page.keyboard.press("ArrowRight")
+    bet, v = page.locator(".path-bet"), next(v for v in refused["verify"] if v["verdict"] == "rejected")
+    d = refused["draft"][v["slot"]]
+    expect(bet).to_contain_text(f"{100 * d['q_tok']:.0f} %")
+    expect(bet).to_contain_text(f"{100 * v['p_tok']:.0f} %")
+    bet.get_by_role("button", name="yes").click()
+    expect(bet).to_contain_text("Not this time")
+    expect(bet).to_contain_text(f"draw {v['u']:.3f}: refused")
+    assert bet.get_by_role("button", name="yes").get_attribute("aria-pressed") == "true"
+    expect(page.locator(".path-dot").first).to_have_text("✓")
+
+
+def test_k2_how_many_will_survive(visit, toy):  # noqa: F811
+    page = visit(toy)
+    path = chapter(page, 3)
+    scrub(page, 0)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("Shift+ArrowRight")
+    shown = ROUNDS[int(page.locator(".tape-stage .tape-number").inner_text()) - 1]
+    choices = path.locator(".path-choice")
+    assert choices.all_inner_texts() == [str(i) for i in range(len(shown["draft"]) + 1)]
+    kept = sum(e["maker"] == "draft" for e in shown["emit"])
+    choices.nth(kept).click()
+    expect(path.locator(".path-answer")).to_contain_text(
+        f"Right. Kept: {kept} of {len(shown['draft'])}", timeout=15_000
+    )
+
+
+def test_k3_numbers_in_sentences_are_the_trace_s(visit, toy):  # noqa: F811
+    """The first chapter counts as the running counts of the last round do; every sentence reads without its numbers."""
+    page = visit(toy)
+    scrub(page, 1)
+    counts = ROUNDS[-1]["counts"]
+    expect(page.locator(".path-text")).to_contain_text(f"{counts['passes']} passes gave {counts['tokens']} tokens")
+    chapter(page, 4)
+    spent = [sum(r[t] for r in ROUNDS) for t in ("t_draft", "t_target", "t_verify", "t_other")]
+    expect(page.locator(".path-text")).to_contain_text(f"{100 * spent[0] / sum(spent):.0f} % of this run")
+    for code, words in WORDS.items():
+        for key, text in words.items():
+            if re.fullmatch(r"path_\w+_text", key):
+                assert len(re.sub(r"\{\w+(\|[^}]*)?\}", "", text)) > 60, (code, key)
+
+
+def test_k4_every_coined_word_has_a_card_and_a_place(visit, toy):  # noqa: F811
+    """A word of the text tells its one line; Show me lights a part that exists."""
+    page = visit(toy)
+    scrub(page, 1)
+    told = set()
+    for number in range(1, page.locator(".path-dot").count() + 1):
+        chapter(page, number)
+        for word in page.locator(".path-text .path-word").all():
+            word.click()
+            name = word.inner_text()
+            expect(page.locator(".path-term b")).to_have_text(name)
+            assert len(page.locator(".path-term").inner_text()) > len(name) + 25
+            page.locator(".path-show").click()
+            assert page.locator(".is-lit").count(), name
+            told.add(name)
+    assert told == {
+        WORDS["en"][key] for key in WORDS["en"] if re.fullmatch(r"term_[a-z]+", key) and key + "_is" in WORDS["en"]
+    }
+
+
+def test_k1_the_first_visit_stops_once_before_a_refusal_and_goes_on(visit, tiny, tmp_path):  # noqa: F811
+    """Without a click: play stops with a question at the pass before a refusal, and goes on by itself."""
+    support.keep(support.toy(support.PLAIN * 3), tmp_path)
+    with support.serving(tmp_path) as url:
+        page = visit(url)
+        expect(page.locator(".path-question")).to_contain_text("Will it be kept?", timeout=40_000)
+        expect(page.locator(".tape-play")).to_contain_text("Play", timeout=5_000)
+        at = int(page.locator(".tape-scrub").input_value())
+        page.wait_for_function(f"document.querySelector('.tape-scrub').value > {at}", timeout=15_000)
