@@ -7,6 +7,7 @@ A test covers a report when its name carries the report's id (test_e24_...). Exi
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 REPORTS = {
@@ -51,14 +52,19 @@ REPORTS = {
 EXCUSED: dict[str, str] = {}
 
 
-def covered() -> dict[str, list[str]]:
-    """Report id -> names of the tests that carry it."""
+def carriers(pattern: str, name: Callable[..., str]) -> dict[str, list[str]]:
+    """Id -> the tests whose names carry it: parts of a test's name that match the pattern, named by its groups."""
     found: dict[str, list[str]] = {}
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
-        for name in re.findall(r"^\s*(?:async )?def (test_\w+)", path.read_text(encoding="utf-8"), re.M):
-            for number in re.findall(r"(?<![a-z])e(\d\d)(?=_)", name):
-                found.setdefault(f"E{number}", []).append(f"{path.name}::{name}")
+        for test in re.findall(r"^\s*(?:async )?def (test_\w+)", path.read_text(encoding="utf-8"), re.M):
+            for match in re.finditer(rf"(?<=_){pattern}(?=_)", test):
+                found.setdefault(name(*match.groups()), []).append(f"{path.name}::{test}")
     return found
+
+
+def covered() -> dict[str, list[str]]:
+    """Report id -> names of the tests that carry it."""
+    return carriers(r"e(\d\d)", "E{}".format)
 
 
 def missing() -> list[str]:

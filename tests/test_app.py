@@ -25,7 +25,7 @@ GOOD = {"prompt": "hi", "method": "ngram", "k": 4, "temperature": 0, "top_p": 1,
         "top_k": 0, "min_p": 0, "sampled": False, "markov": True, "confidence": True, "threshold": 0}  # fmt: skip
 
 
-def test_words_have_the_same_keys_and_blanks_in_all_languages():
+def test_l1_words_have_the_same_keys_and_blanks_in_all_languages():
     """No string is missing anywhere, none is empty, and each is filled with the same values."""
     for code in NAMES:
         assert WORDS[code].keys() == WORDS["en"].keys()

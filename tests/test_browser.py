@@ -148,7 +148,7 @@ def test_r1_recorded_run_plays_without_a_click(visit, bundled):
     page.wait_for_function(f"document.querySelector('.tape-scrub').value > {before}", timeout=4000)
 
 
-def test_u23_coloured_counts_are_the_trace_s(visit, toy):
+def test_a7_a11_u23_coloured_counts_are_the_trace_s(visit, toy):
     """Tokens on the page, by maker and by verdict, are those of the trace; so are the numbers."""
     page = visit(toy)
     scrub(page, 1)
@@ -364,7 +364,7 @@ def test_u17_axe_finds_nothing_serious(visit, toy, theme):
     assert not found, [(v["id"], [n["html"][:120] for n in v["nodes"]][:4]) for v in found]
 
 
-def test_phone_has_no_sideways_scroll(browser, toy):
+def test_n6_phone_has_no_sideways_scroll(browser, toy):
     """390 px wide: nothing is wider than the screen, a tap opens the card."""
     context = browser.new_context(
         viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True, locale="en-US"
@@ -379,7 +379,7 @@ def test_phone_has_no_sideways_scroll(browser, toy):
     context.close()
 
 
-def test_r25_reduced_motion_stands_still(browser, toy):
+def test_n3_r25_reduced_motion_stands_still(browser, toy):
     """With reduced motion nothing plays by itself and the whole run is there; play goes by rounds."""
     context = browser.new_context(reduced_motion="reduce", locale="en-US")
     page = context.new_page()

@@ -199,7 +199,7 @@ def proposals(drafter, **sampling):
     return steps, [s.proposal for s in steps if len(s.proposal)]
 
 
-def test_e47_without_the_markov_head_the_logits_are_the_backbones():
+def test_d9_e47_without_the_markov_head_the_logits_are_the_backbones():
     net = block_net(DSpark, anchor_guesses=True, markov_rank=4)
     for sampled in (False, True):
         settings = {"temperature": 1.0} if sampled else {}

@@ -266,7 +266,7 @@ def test_e63_every_round_commits_and_p11_every_round_is_one_forward(name):
     assert all(s.tokens for s in steps) and e.target.passes - before == len(steps)
 
 
-def test_the_drafted_tokens_really_go_through_the_target():
+def test_a2_the_drafted_tokens_really_go_through_the_target():
     e, seen = build("lm"), []
     honest = e.target.forward
     e.target.forward = lambda rows, tokens, *a, **kw: (seen.append(tokens[0].tolist()), honest(rows, tokens, *a, **kw))[

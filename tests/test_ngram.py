@@ -35,7 +35,7 @@ def test_a_match_of_one_token_is_too_short_by_default():
     assert len(propose([1, 2, 7, 3, 1, 2], shortest=2)) == 4
 
 
-def test_each_proposal_names_the_span_it_was_copied_from():
+def test_d2_each_proposal_names_the_span_it_was_copied_from():
     proposal = propose([4, 1, 2, 9, 8, 6, 1, 2], k=2)
     assert proposal.tokens.tolist() == [9, 8]
     assert proposal.story == [{"pass": 0, "source": [1, 5], "matched": 2}] * 2

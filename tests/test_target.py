@@ -99,7 +99,7 @@ def test_e24_in_bfloat16_every_token_is_plains_choice_or_a_near_tie():
     assert max(gaps) < 0.5 and sum(gap > 0 for gap in gaps) <= 0.05 * len(gaps)
 
 
-def test_drafts_are_accepted_as_their_weights_deserve(target):
+def test_d1_drafts_are_accepted_as_their_weights_deserve(target):
     """Weights read wrongly raise no error, they only guess badly (1.0x tokens per pass): on a plain chat answer each drafter
     must reach what such a one cannot."""
     ids = encode(target.loaded, "Explain what photosynthesis is.")

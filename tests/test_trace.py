@@ -202,7 +202,7 @@ def test_a_drafter_that_emits_a_stop_token_ends_without_a_final_draw():
         )
 
 
-def test_a3_a_block_is_one_pass_and_its_heads_are_told():
+def test_a3_d8_a_block_is_one_pass_and_its_heads_are_told():
     rounds, steps = records("dspark", max_new=40, temperature=1.0)
     assert any(len(r["draft"]) == 4 for r in rounds)
     for record, step in zip(rounds, steps, strict=True):
