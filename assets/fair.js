@@ -2,7 +2,7 @@
 // The numbers are those of a guess of the run, or of a small pair of laws that the reader may change.
 
 const FAIR = {
-  rows: 7, draws: 1000, strides: 20, pause: 70, marks: 300,
+  rows: 7, draws: 1000, strides: 20, pause: 70, marks: 300, sure: 0.99,
   off: { temperature: 1, top_k: 0, top_p: 1 },
   golden: { names: ["A", "B", "C"], p: [0.4, 0.35, 0.25], q: [0.1, 0.1, 0.8], token: 2, u: 0.62 },
   lessons: { lossless: ["exact", "match", "spike"], lossy: ["tolerance", "typical"], wrong: ["resample", "argmax", "greedy"] },
@@ -183,7 +183,7 @@ function mountFair(R, ask) {
   function guessOf(ref) {
     const round = R.rounds[ref?.round];
     if (!round) return null;
-    const slot = ref.slot === "own" ? round.verify.findIndex(v => v.verdict === "rejected") : ref.slot;
+    const slot = ref.slot === "own" ? round.verify.findLastIndex(v => v.verdict === "rejected") : ref.slot;
     return round.draft[slot] ? { round: ref.round, slot } : null;
   }
   const source = () => wish ?? (last ? "run" : "toy");
@@ -422,7 +422,7 @@ function mountFair(R, ask) {
       ...heads.map(() => make("td")))));
     let outside = false;
     for (const [i, { kept, own }] of counts.entries()) {
-      const line = bars.children[i], [, hits, ...told] = line.children, [low, high] = bandOf(n, p[i], 1 - 0.05 / counts.length);
+      const line = bars.children[i], [, hits, ...told] = line.children, [low, high] = bandOf(n, p[i], 1 - (1 - FAIR.sure) / counts.length);
       const out = n > 0 && (kept + own < low || kept + own > high);
       outside ||= out;
       line.classList.toggle("is-out", out);
