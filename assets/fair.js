@@ -323,7 +323,7 @@ function mountFair(R, ask) {
   });
   const leftRows = make("tbody"), leftSay = make("p.fair-say");
   const leftTable = make("table.fair-left", {}, worded(make("caption"), "fair_left_title"),
-    columnsOf("col.fair-name", "col", "col.fair-number", "col.fair-mark"), leftRows);
+    columnsOf("col.fair-name", "col", "col.fair-number", "col.fair-glyph"), leftRows);
   let step = 1, fallen = 0;
 
   /** Why nothing is left to show, if so. */
@@ -365,7 +365,8 @@ function mountFair(R, ask) {
   const option = name => worded(make("option", { value: name }), "fair_rule_" + name);
   const rules = worded(make("select.fair-rules", {}, ...Object.entries(FAIR.lessons).map(([mark, names]) =>
     worded(make("optgroup", {}, ...names.map(option)), "fair_mark_" + mark, "label"))), "fair_rule", "aria-label");
-  const mark = make("span.fair-mark"), rule = make("p.fair-say.is-short"), drawn = make("p.fair-say"), note = make("p.fair-note");
+  const mark = make("span.fair-mark"), rule = make("p.fair-say.is-short"), drawn = make("p.fair-say");
+  const note = make("p.fair-note");
   const verdict = make("p.fair-verdict", { role: "status" }), legend = worded(make("p.fair-note"), "fair_draws_legend");
   const go = make("button.fair-button.fair-draw", { type: "button" });
   const reset = button("fair_draw_reset", () => { many = {}; draw(); });
@@ -420,9 +421,10 @@ function mountFair(R, ask) {
     if (!bars.children.length) bars.append(...toy.names.map(name => make("tr", {}, make("th", { scope: "row" }, name),
       make("td.fair-hits", { "aria-hidden": "true" }, ...shapes.map(shape => make("i.fair-" + shape))),
       ...heads.map(() => make("td")))));
+    const share = 1 - (1 - FAIR.sure) / counts.length;          // so that all of them together stay inside that surely
     let outside = false;
     for (const [i, { kept, own }] of counts.entries()) {
-      const line = bars.children[i], [, hits, ...told] = line.children, [low, high] = bandOf(n, p[i], 1 - (1 - FAIR.sure) / counts.length);
+      const line = bars.children[i], [, hits, ...told] = line.children, [low, high] = bandOf(n, p[i], share);
       const out = n > 0 && (kept + own < low || kept + own > high);
       outside ||= out;
       line.classList.toggle("is-out", out);
@@ -445,7 +447,8 @@ function mountFair(R, ask) {
 
   // -- the settings first
   const sliders = Object.entries(FAIR.sliders).map(([name, [min, max, grain]]) => {
-    const input = make("input", { type: "range", min, max, step: grain }), told = make("output");
+    const input = worded(make("input", { type: "range", min, max, step: grain }), "fair_" + name, "aria-label");
+    const told = make("output");
     input.addEventListener("input", () => { toy.settings[name] = Number(input.value); draw(); });
     return { name, input, told, node: make("label.fair-slider", {}, worded(make("span"), "fair_" + name), input, told) };
   });

@@ -291,6 +291,7 @@ def test_c1_c2_chance_and_draw_are_the_run_s(visit, measured):  # noqa: F811
             chance = min(1, v["p_tok"] / d["q_tok"])
             assert f"min(1, {digits(v['p_tok'])} / {digits(d['q_tok'])}) = {digits(chance)}" in text
             assert told in text and f"round {index + 1}" in fair.locator(".fair-title").inner_text()
+            fair.page.wait_for_timeout(300)  # the bar's way there
             track, bar = (fair.locator(s).bounding_box() for s in (".fair-track", ".fair-chance"))
             assert bar["width"] / track["width"] == pytest.approx(max(chance, 3 / track["width"]), abs=0.01)
             needle = fair.locator(".fair-needle")
@@ -406,7 +407,9 @@ def test_c5_the_residual_step_by_step(visit, measured, toy):  # noqa: F811
         pointed(fair.page, index, slot)
         top = {Letters().piece(i): digits(x) for i, x in final["residual_top"] if isinstance(Letters().piece(i), str)}
         shown = left(fair)
-        assert all(shown[name] == top.get(name, "0") for name in shown if name not in ("all others", "F0 9F"))
+        assert all(
+            shown[n] == top[n] if n in top else shown[n] in "0–" for n in shown if n not in ("all others", "F0 9F")
+        )
         assert fair.locator(".fair-left .is-here .fair-number").inner_text() == digits(
             dict(final["residual_top"])[final["token_id"]]
         )
@@ -508,13 +511,10 @@ def test_c9_settings_act_first_and_zero_is_never_kept(visit, toy, measured):  # 
     fair = opened(visit(toy))
     fair.get_by_role("button", name="Settings first").click()
     assert table(fair, 1) == table(fair, 2) == {t: [digits(q), digits(p)] for t, q, p in zip("ABC", Q, P, strict=True)}
-    for label, value, settings in (
-        ("Temperature", 0.5, {"temperature": 0.5}),
-        ("Top-k", 2, {"top_k": 2}),
-        ("Top-p", 0.5, {"top_p": 0.5}),
-    ):
+    for label, name, value in (("Temperature", "temperature", 0.5), ("Top-k", "top_k", 2), ("Top-p", "top_p", 0.5)):
         fair.get_by_label(label, exact=True).fill(str(value))
-        after = [warp(vector(law).log(), Sampling(**settings)).tolist() for law in (Q, P)]
+        settings = Sampling(**{"temperature": 1.0, name: value})
+        after = [warp(vector(law).log(), settings).tolist() for law in (Q, P)]
         assert table(fair, 2) == {t: [digits(q), digits(p)] for t, q, p in zip("ABC", *after, strict=True)}
         assert table(fair, 1)["C"] == ["0.8", "0.25"]
         fair.get_by_role("button", name="Put them back").click()
