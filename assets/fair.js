@@ -240,7 +240,7 @@ function mountFair(R, ask) {
     const found = judged.findLast(v => v.verdict === "rejected") ?? judged.at(-1);
     if (found) R.show(found.ref);
   }
-  const badge = make("span.tape-badge"), title = make("span.fair-title"), hint = make("p.tape-hint");
+  const badge = make("span.fair-badge"), title = make("span.fair-title"), hint = make("p.tape-hint");
   const table = mirrorTable(R, {
     pick(i) { toy.token = i; draw(); },
     set(side, i, text) {                                        // the others make room in proportion
@@ -477,11 +477,11 @@ function mountFair(R, ask) {
   }
 
   // -- all of it
-  const parts = choiceOf(tongue, "part", ["left", "draws", "settings"], value => { part = value; draw(); });
+  const parts = choiceOf(tongue, "part", ["left", "draws", "before"], value => { part = value; draw(); });
   const panels = {
     left: [[steps.node, leftTable, leftSay], drawLeft],
     draws: [[group(rules, mark), rule, group(go, reset), chart, drawn, verdict, legend, note, take], drawDraws],
-    settings: [[knobs, before.node, after.node, first], drawSettings],
+    before: [[knobs, before.node, after.node, first], drawSettings],
   };
   for (const panel of Object.values(panels)) panel[0] = make("div.fair-panel", {}, ...panel[0]);
   const body = make("div.fair-body", {},
@@ -498,7 +498,7 @@ function mountFair(R, ask) {
     title.replaceChildren();
     if (!now) return;
     const { badge: kind, machine = "?", started = "" } = now.toy ? { badge: "toy" } : R.header;
-    badge.className = "tape-badge is-" + kind;
+    badge.className = "fair-badge is-" + kind;
     write(badge, now.toy ? "fair_toy" : "badge_" + kind, { machine, date: started.slice(0, 10) });
     if (!now.toy) title.append(tokenNode(now), make("span.tape-fate.is-" + now.verdict, {},
       make("span.tape-glyph", { "aria-hidden": "true" }, GLYPHS[now.verdict]), say("fate_" + now.verdict)),

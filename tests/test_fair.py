@@ -370,7 +370,7 @@ def test_c4_overlap_is_the_trace_s_or_is_not_told(visit, measured, toy):  # noqa
     assert "does not hold" in told.inner_text() and not told.locator("b").count()
     fair.get_by_role("button", name="A small pair").click()
     assert told.locator("b").inner_text() == "0.45"
-    expect(fair.locator(".tape-badge")).to_contain_text("toy")
+    expect(fair.locator(".fair-badge")).to_contain_text("toy")
 
 
 def left(fair):

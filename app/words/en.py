@@ -294,7 +294,7 @@ WORDS = {
     "fair_part": "Go deeper",
     "fair_part_left": "What is left",
     "fair_part_draws": "A thousand draws",
-    "fair_part_settings": "Settings first",
+    "fair_part_before": "Settings first",
     # ... what is left
     "fair_step": "Step",
     "fair_step_1": "1 overlap",

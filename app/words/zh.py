@@ -287,7 +287,7 @@ WORDS = {
     "fair_part": "深入一步",
     "fair_part_left": "剩下的部分",
     "fair_part_draws": "抽一千次",
-    "fair_part_settings": "设置在先",
+    "fair_part_before": "设置在先",
     # …… 剩下的部分
     "fair_step": "步骤",
     "fair_step_1": "1 重叠",
