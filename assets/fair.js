@@ -2,7 +2,7 @@
 // The numbers are those of a guess of the run, or of a small pair of laws that the reader may change.
 
 const FAIR = {
-  rows: 7, draws: 1000, strides: 20, pause: 70, marks: 300,
+  rows: 7, draws: 1000, strides: 20, pause: 70, marks: 300, sure: 0.99,
   off: { temperature: 1, top_k: 0, top_p: 1 },
   golden: { names: ["A", "B", "C"], p: [0.4, 0.35, 0.25], q: [0.1, 0.1, 0.8], token: 2, u: 0.62 },
   lessons: { lossless: ["exact", "match", "spike"], lossy: ["tolerance", "typical"], wrong: ["resample", "argmax", "greedy"] },
@@ -183,7 +183,7 @@ function mountFair(R, ask) {
   function guessOf(ref) {
     const round = R.rounds[ref?.round];
     if (!round) return null;
-    const slot = ref.slot === "own" ? round.verify.findIndex(v => v.verdict === "rejected") : ref.slot;
+    const slot = ref.slot === "own" ? round.verify.findLastIndex(v => v.verdict === "rejected") : ref.slot;
     return round.draft[slot] ? { round: ref.round, slot } : null;
   }
   const source = () => wish ?? (last ? "run" : "toy");
@@ -240,7 +240,7 @@ function mountFair(R, ask) {
     const found = judged.findLast(v => v.verdict === "rejected") ?? judged.at(-1);
     if (found) R.show(found.ref);
   }
-  const badge = make("span.tape-badge"), title = make("span.fair-title"), hint = make("p.tape-hint");
+  const badge = make("span.fair-badge"), title = make("span.fair-title"), hint = make("p.tape-hint");
   const table = mirrorTable(R, {
     pick(i) { toy.token = i; draw(); },
     set(side, i, text) {                                        // the others make room in proportion
@@ -323,7 +323,7 @@ function mountFair(R, ask) {
   });
   const leftRows = make("tbody"), leftSay = make("p.fair-say");
   const leftTable = make("table.fair-left", {}, worded(make("caption"), "fair_left_title"),
-    columnsOf("col.fair-name", "col", "col.fair-number", "col.fair-mark"), leftRows);
+    columnsOf("col.fair-name", "col", "col.fair-number", "col.fair-glyph"), leftRows);
   let step = 1, fallen = 0;
 
   /** Why nothing is left to show, if so. */
@@ -365,7 +365,8 @@ function mountFair(R, ask) {
   const option = name => worded(make("option", { value: name }), "fair_rule_" + name);
   const rules = worded(make("select.fair-rules", {}, ...Object.entries(FAIR.lessons).map(([mark, names]) =>
     worded(make("optgroup", {}, ...names.map(option)), "fair_mark_" + mark, "label"))), "fair_rule", "aria-label");
-  const mark = make("span.fair-mark"), rule = make("p.fair-say.is-short"), drawn = make("p.fair-say"), note = make("p.fair-note");
+  const mark = make("span.fair-mark"), rule = make("p.fair-say.is-short"), drawn = make("p.fair-say");
+  const note = make("p.fair-note");
   const verdict = make("p.fair-verdict", { role: "status" }), legend = worded(make("p.fair-note"), "fair_draws_legend");
   const go = make("button.fair-button.fair-draw", { type: "button" });
   const reset = button("fair_draw_reset", () => { many = {}; draw(); });
@@ -420,9 +421,10 @@ function mountFair(R, ask) {
     if (!bars.children.length) bars.append(...toy.names.map(name => make("tr", {}, make("th", { scope: "row" }, name),
       make("td.fair-hits", { "aria-hidden": "true" }, ...shapes.map(shape => make("i.fair-" + shape))),
       ...heads.map(() => make("td")))));
+    const share = 1 - (1 - FAIR.sure) / counts.length;          // so that all of them together stay inside that surely
     let outside = false;
     for (const [i, { kept, own }] of counts.entries()) {
-      const line = bars.children[i], [, hits, ...told] = line.children, [low, high] = bandOf(n, p[i], 1 - 0.05 / counts.length);
+      const line = bars.children[i], [, hits, ...told] = line.children, [low, high] = bandOf(n, p[i], share);
       const out = n > 0 && (kept + own < low || kept + own > high);
       outside ||= out;
       line.classList.toggle("is-out", out);
@@ -445,7 +447,8 @@ function mountFair(R, ask) {
 
   // -- the settings first
   const sliders = Object.entries(FAIR.sliders).map(([name, [min, max, grain]]) => {
-    const input = make("input", { type: "range", min, max, step: grain }), told = make("output");
+    const input = worded(make("input", { type: "range", min, max, step: grain }), "fair_" + name, "aria-label");
+    const told = make("output");
     input.addEventListener("input", () => { toy.settings[name] = Number(input.value); draw(); });
     return { name, input, told, node: make("label.fair-slider", {}, worded(make("span"), "fair_" + name), input, told) };
   });
@@ -474,11 +477,11 @@ function mountFair(R, ask) {
   }
 
   // -- all of it
-  const parts = choiceOf(tongue, "part", ["left", "draws", "settings"], value => { part = value; draw(); });
+  const parts = choiceOf(tongue, "part", ["left", "draws", "before"], value => { part = value; draw(); });
   const panels = {
     left: [[steps.node, leftTable, leftSay], drawLeft],
     draws: [[group(rules, mark), rule, group(go, reset), chart, drawn, verdict, legend, note, take], drawDraws],
-    settings: [[knobs, before.node, after.node, first], drawSettings],
+    before: [[knobs, before.node, after.node, first], drawSettings],
   };
   for (const panel of Object.values(panels)) panel[0] = make("div.fair-panel", {}, ...panel[0]);
   const body = make("div.fair-body", {},
@@ -495,7 +498,7 @@ function mountFair(R, ask) {
     title.replaceChildren();
     if (!now) return;
     const { badge: kind, machine = "?", started = "" } = now.toy ? { badge: "toy" } : R.header;
-    badge.className = "tape-badge is-" + kind;
+    badge.className = "fair-badge is-" + kind;
     write(badge, now.toy ? "fair_toy" : "badge_" + kind, { machine, date: started.slice(0, 10) });
     if (!now.toy) title.append(tokenNode(now), make("span.tape-fate.is-" + now.verdict, {},
       make("span.tape-glyph", { "aria-hidden": "true" }, GLYPHS[now.verdict]), say("fate_" + now.verdict)),

@@ -25,8 +25,9 @@ round   {"type": "round", "i", "prefix_len", "t0", "t_draft", "t_target", "t_ver
                      "q_base_top" | absent, "q_base_rest" | absent, "bias" | absent}],
          "verify": [{"slot", "p_tok", "p_top", "p_rest", "p_own_tok", "p_own_top", "p_own_rest", "p_rank", "p_entropy",
                      "p_gap": logit gap of the target's two best, "overlap": sum of min(p, q), the exact rule's chance of
-                     keeping whatever this slot holds, before its token was drawn, "ratio": chance of acceptance,
-                     "u": number | null, "verdict": "kept" | "rejected" | "not_reached"}],
+                     keeping what this slot would hold, before its token was drawn (and no sibling refused),
+                     "ratio": chance of acceptance, "u": number | null,
+                     "verdict": "kept" | "rejected" | "not_reached"}],
          "emit":   [{"token_id", "maker": "draft" | "correction" | "bonus" | "plain", "slot": slot | null}],
          "final":  {"token_id", "u", "p_top", "p_rest", "p_own_top", "p_own_rest", "p_entropy", "p_gap",
                      "residual_top" | absent, "residual_rest" | absent} | null (an accepted stop token ended the round),

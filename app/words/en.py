@@ -426,7 +426,7 @@ WORDS = {
     "fair_part": "Go deeper",
     "fair_part_left": "What is left",
     "fair_part_draws": "A thousand draws",
-    "fair_part_settings": "Settings first",
+    "fair_part_before": "Settings first",
     # ... what is left
     "fair_step": "Step",
     "fair_step_1": "1 overlap",
@@ -492,7 +492,7 @@ WORDS = {
     "fair_col_p": "p",
     "fair_col_law": "rule gives",
     "fair_draws_legend": "Bars: what comes out, kept guesses in the drafter's ink, the target's own in the target's. Box: "
-    "where 95 of "
+    "where 99 of "
     "100 honest series stay with every bar. Line: p.",
     "fair_draws_told": "{n|draw|draws}: distance from p {tv}; chance alone gives about {noise}. Kept at once: {kept} "
     "({share}); this rule keeps {chance}.",

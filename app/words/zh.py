@@ -411,7 +411,7 @@ WORDS = {
     "fair_part": "深入一步",
     "fair_part_left": "剩下的部分",
     "fair_part_draws": "抽一千次",
-    "fair_part_settings": "设置在先",
+    "fair_part_before": "设置在先",
     # …… 剩下的部分
     "fair_step": "步骤",
     "fair_step_1": "1 重叠",
@@ -466,7 +466,7 @@ WORDS = {
     "fair_col_p": "p",
     "fair_col_law": "规则给出",
     "fair_draws_legend": "条：实际得到的，被接受的猜测用起草者的颜色，大模型自己写的用大模型的颜色。"
-    "框：诚实地抽 100 轮，有 95 轮所有的条都在框内。竖线：p。",
+    "框：诚实地抽 100 轮，有 99 轮所有的条都在框内。竖线：p。",
     "fair_draws_told": "抽了 {n} 次：与 p 的距离 {tv}；仅凭偶然约为 {noise}。直接接受 {kept} 次（{share}）；"
     "这条规则的接受概率是 {chance}。",
     "fair_inside": "每一条都在框内：看不出与大模型独自抽取有何不同。",
