@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from engine import trace
+from engine import metrics, trace
 
 TRACES = Path(__file__).parents[1] / "assets" / "traces"
+EXPERIMENT = TRACES.parent / "experiments" / "methods.json"
 METHODS = ("plain", "ngram", "lm", "dflash", "dspark")
 RULES = ("exact", "match", "tolerance", "typical")
 KNOBS = {  # which settings a method listens to
@@ -136,6 +137,17 @@ def first() -> str:
     """The bundled run that plays when the page opens; nothing if none is bundled."""
     paths = sorted(TRACES.glob("*.jsonl"))
     return recorded(paths[0]) if paths else ""
+
+
+def experiment() -> dict:
+    """The recorded comparison of methods, the prompts of each added up: {"machine", "date", "prompts": how many, "runs":
+    {temperature: {variant: counts}}}."""
+    report = json.loads(EXPERIMENT.read_text(encoding="utf-8"))
+    runs = {}
+    for heat, rows in report["runs"].items():
+        order = sorted(rows[0], key=lambda variant: (METHODS.index(variant.split(",")[0]), variant))
+        runs[heat] = {variant: metrics.total(row[variant] for row in rows) for variant in order}
+    return {"machine": report["machine"], "date": report["date"], "prompts": len(report["prompts"]), "runs": runs}
 
 
 def messages(records: Iterable[dict]) -> Iterator[tuple[str | None, dict]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import gradio as gr
 
 ASSETS = Path(__file__).parents[1] / "assets"
-VIEWER = ("base", "run", "player", "tape", "card", "chart", "fade", "sure", "viewer")  # scripts, in the order in which they build
+VIEWER = ("base", "run", "player", "tape", "card", "chart", "count", "fade", "sure", "viewer")  # in building order
 
 
 def viewer() -> str:

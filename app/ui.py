@@ -19,7 +19,7 @@ SETTINGS = (
     "prompt", "method", "k", "temperature", "top_p", "seed", "max_new", "rule", "top_k", "min_p", "sampled", "markov",
     "confidence", "threshold", "language",
 )  # fmt: skip
-STYLES = ("page", "tape")
+STYLES = ("page", "tape", "views")
 STATUS = '<div class="status" role="status" aria-live="polite"></div>'
 
 
@@ -202,6 +202,7 @@ def _head() -> str:
     """Styles, words, labels and the page's own script. (css_paths= would rewrite the rules, and lose some of them.)"""
     begun = {
         "words": WORDS,
+        "experiment": sources.experiment(),
         "labels": {code: list(_labels(say).values()) for code, say in WORDS.items()},
         "examples": list(EXAMPLES.values()),
     }
