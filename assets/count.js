@@ -57,7 +57,7 @@ function mountCount(R, experiment) {
   }
 
   // -- the bonus
-  const rows = make("div.count-rows"), bonus = make("p.count-told"), waste = make("p.count-told");
+  const rows = make("div.count-rows"), bonus = make("p.count-told.count-bonus"), waste = make("p.count-told.count-waste");
 
   /** One row of the pass per guess and one more: what each was there to check, in the round in view. */
   function drawRows(beat, round) {
@@ -92,7 +92,7 @@ function mountCount(R, experiment) {
 
   // -- k moved
   const moved = shareChart("moved"), slider = worded(make("input.count-range", { type: "range", min: 1, max: 1, step: 1, value: 1 }), "count_first", "aria-label");
-  const level = make("output.sure-level"), worth = make("p.count-told", { "aria-live": "polite" });
+  const level = make("output.sure-level"), worth = make("p.count-told.count-worth", { "aria-live": "polite" });
   slider.addEventListener("input", () => { most = Number(slider.value) === Number(slider.max) ? 0 : Number(slider.value); draw(); });
   moved.node.append(make("div.sure-slider", {}, worded(make("span"), "count_first"), slider, level), worth);
 
@@ -118,9 +118,9 @@ function mountCount(R, experiment) {
   }
 
   // -- a high rate is not speed: the recorded methods and this run
-  const scatter = svg("svg", { viewBox: "0 0 360 168", role: "img" }), refused = make("p.count-told"), badge = make("span.tape-badge.is-recorded");
+  const scatter = svg("svg", { viewBox: "0 0 360 168", role: "img" }), silent = make("p.count-told.count-silent"), badge = make("span.tape-badge.is-recorded");
   const speedless = make("figure.curves-figure.is-scatter", {}, make("figcaption", {}, worded(make("b"), "count_scatter")), scatter,
-    worded(make("p.curves-note"), "count_scatter_note"), badge, refused);
+    worded(make("p.curves-note"), "count_scatter_note"), badge, silent);
 
   function drawScatter(counts, rounds) {
     const points = Object.entries(experiment.runs["0"]).filter(([, c]) => c.drafted).map(([name, c]) => [name, c.accepted / c.tested, c.tokens / c.passes]);
@@ -138,7 +138,7 @@ function mountCount(R, experiment) {
         svg("text.count-name", { x: 234, y: at }, `${name}: ${short(share)}, ${rate(length)}`));
     }
     scatter.setAttribute("aria-label", [say("count_scatter"), ...points.map(([name, share, length]) => `${name} ${short(share)}, ${rate(length)}`)].join("; "));
-    write(refused, "count_silent", { silent: rounds.filter(round => !round.draft.length).length, passes: counts.passes });
+    write(silent, "count_silent", { silent: rounds.filter(round => !round.draft.length).length, passes: counts.passes });
     write(badge, "badge_recorded", { machine: experiment.machine, date: experiment.date });
   }
 

@@ -86,7 +86,7 @@ function mountFade(R, experiment) {
     places.replaceChildren(...hits.map(hit => {
       const round = R.rounds[hit.round], piece = id => make("code", {}, pieceNode(round, id));
       const button = make("button.fade-place", { type: "button" }, ...fill(say("collision_place"), {
-        round: hit.round + 1, before: hit.before + 1, slot: hit.slot + 1, taken: piece(hit.taken), other: piece(hit.other), token: piece(hit.token),
+        round: hit.round + 1, before: hit.before + 1, slot: hit.slot + 1, taken: piece(hit.taken), again: piece(hit.taken), other: piece(hit.other), token: piece(hit.token),
         had: short(hit.had), chance: short(hit.chance), meant: short(hit.meant), given: probability(hit.given) }));
       button.addEventListener("click", () => {
         R.playing = false;

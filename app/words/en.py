@@ -317,7 +317,7 @@ WORDS = {
     "collision_found": "A block guesses every place at once, for all that may stand before it. Of "
     "{refused|refused guess|refused guesses}, {hits} may have been meant for another token before it:",
     "collision_place": "Round {round}: guess {before} could have been {taken} ({had}) or {other} ({chance}); guess {slot}, "
-    "{token}, was made for both ({meant}). After {taken} the target gives it {given}.",
+    "{token}, was made for both ({meant}). After {again} the target gives it {given}.",
     "collision_rule": "Rule: the block by itself gave the refused token at least {meant}; behind the token that really "
     "stands there the target gives it less than {given}; the drafter gave another token there at least {other}.",
     "head_title": "The same block, Markov head on and off",

@@ -306,7 +306,7 @@ WORDS = {
     "collision_found": "整块猜测同时猜出每一位，要照顾前面可能出现的各种 token。在 {refused} 个被拒的猜测里，有 {hits} "
     "个可能是为前面的另一个 token 准备的：",
     "collision_place": "第 {round} 轮：猜测 {before} 可以是 {taken}（{had}），也可以是 {other}（{chance}）；猜测 {slot} 的 "
-    "{token} 要兼顾两者（{meant}）。前面是 {taken} 时，大模型只给它 {given}。",
+    "{token} 要兼顾两者（{meant}）。前面是 {again} 时，大模型只给它 {given}。",
     "collision_rule": "规则：整块猜测本身给被拒 token 的概率不低于 {meant}；在实际的前一个 token 之后，"
     "大模型给它的概率低于 {given}；起草者在前一位给另一个 token 的概率不低于 {other}。",
     "head_title": "同一块猜测，Markov 头开与关",
