@@ -62,7 +62,7 @@ function mountCount(R, experiment) {
   /** One row of the pass per guess and one more: what each was there to check, in the round in view. */
   function drawRows(beat, round) {
     const k = R.header?.knobs?.k ?? 0, own = round && ownEmit(round), final = beat?.kind === "final";
-    const at = own ? (round.emit.length - 1) : -1;                   // the row that wrote the target's own token
+    const at = own ? (keptEmits(round).at(-1)?.slot ?? -1) + 1 : -1;   // the row that wrote the target's own token
     rows.style.setProperty("--rows", k + 1);
     rows.replaceChildren(...Array.from({ length: k + 1 }, (_, i) => {
       const d = round?.draft[i], there = Boolean(round) && i <= round.draft.length, last = round && i === round.draft.length;
@@ -92,9 +92,9 @@ function mountCount(R, experiment) {
 
   // -- k moved
   const moved = shareChart("moved"), slider = worded(make("input.count-range", { type: "range", min: 1, max: 1, step: 1, value: 1 }), "count_first", "aria-label");
-  const level = make("output.sure-level"), worth = make("p.count-told.count-worth", { "aria-live": "polite" });
+  const level = make("output.view-level"), worth = make("p.count-told.count-worth");
   slider.addEventListener("input", () => { most = Number(slider.value) === Number(slider.max) ? 0 : Number(slider.value); draw(); });
-  moved.node.append(make("div.sure-slider", {}, worded(make("span"), "count_first"), slider, level), worth);
+  moved.node.append(make("div.view-slider", {}, worded(make("span"), "count_first"), slider, level), worth);
 
   function drawMoved(counts, rounds) {
     const places = Math.max(1, R.header?.knobs?.k ?? 1, counts.offered.length), first = most ? Math.min(most, places) : places;
@@ -115,10 +115,14 @@ function mountCount(R, experiment) {
     const { drafted, accepted, tokens, passes } = firstOnly(rounds, first), n = counts.offered[first - 1] ?? 0, hits = counts.kept[first - 1] ?? 0;
     write(worth, drafted ? "count_worth" : "count_nothing", { first, drafted, accepted, tokens, passes, hits, n,
       rate: short(drafted ? accepted / drafted : null, 3), length: rate(passes ? tokens / passes : 0), share: short(n ? hits / n : null) });
+    if (!drafted) return;
+    const chain = rounds.every(round => round.draft.every(d => (d.parent ?? -1) === d.slot - 1));
+    worth.append(" ", say(chain ? "count_worth_chain" : "count_worth_tree"));
+    slider.setAttribute("aria-valuetext", worth.textContent);
   }
 
   // -- a high rate is not speed: the recorded methods and this run
-  const scatter = svg("svg", { viewBox: "0 0 360 168", role: "img" }), silent = make("p.count-told.count-silent"), badge = make("span.tape-badge.is-recorded");
+  const scatter = svg("svg", { viewBox: "0 0 360 168", role: "img" }), silent = make("p.count-told.count-silent"), badge = make("span.view-badge");
   const speedless = make("figure.curves-figure.is-scatter", {}, make("figcaption", {}, worded(make("b"), "count_scatter")), scatter,
     worded(make("p.curves-note"), "count_scatter_note"), badge, silent);
 

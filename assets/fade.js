@@ -76,11 +76,11 @@ function mountFade(R, experiment) {
     make("p.curves-note.fade-rule"));
 
   function drawMeanings() {
-    const over = R.over(), hits = found.slice(0, over).flat(), blind = R.rounds.slice(0, over).some(r => r.draft.some(d => isBlind(r, d)));
-    const refused = sum(R.rounds.slice(0, over).map(r => r.verify.filter(v => v.verdict === "rejected").length));
-    const key = [R.id, R.language, over].join();
+    const over = R.over(), key = [R.id, R.language, over].join();
     if (seen === key) return;
     seen = key;
+    const rounds = R.rounds.slice(0, over), hits = found.slice(0, over).flat(), blind = rounds.some(r => r.draft.some(d => isBlind(r, d)));
+    const refused = sum(rounds.map(r => r.verify.filter(v => v.verdict === "rejected").length));
     write(told, !blind ? (refused ? "collision_never" : "collision_nothing") : hits.length ? "collision_found" : "collision_none",
       { refused, hits: hits.length });
     places.replaceChildren(...hits.map(hit => {
@@ -105,12 +105,12 @@ function mountFade(R, experiment) {
 
   function drawHead() {
     const beat = R.beat(), round = R.round(), before = R.rounds[beat?.round - 1];
+    head.dataset.has = Boolean(R.header?.knobs?.markov);
     heads.draw(headed ? "on" : "off", name => say("head_" + name));
-    const block = (round?.draft ?? []).slice(0, beat?.shown ?? 0), there = block.some(d => d.q_base_top);
+    const markov = R.header?.knobs?.markov, block = (round?.draft ?? []).slice(0, beat?.shown ?? 0), there = block.some(d => d.q_base_top);
     grid.style.setProperty("--places", Math.max(1, R.header?.knobs?.k ?? 1));
     if (!there) {
       grid.replaceChildren();
-      const markov = R.header?.knobs?.markov;
       return write(changed, markov === undefined ? "head_never" : markov ? "head_nothing" : "head_absent");
     }
     const cell = (round, id, chance, kind = "") => make("span.fade-cell" + kind, { role: "cell" }, pieceNode(round, id), make("small", {}, chance));
@@ -135,7 +135,7 @@ function mountFade(R, experiment) {
 
   // -- every method, from the recorded experiment
   const heats = switcher(Object.keys(experiment.runs), flip(name => { heat = name; }, drawMethods));
-  const panels = make("div.fade-panels"), badge = make("span.tape-badge.is-recorded");
+  const panels = make("div.fade-panels"), badge = make("span.view-badge");
   const methods = make("figure.fade-methods", {}, make("figcaption", {}, worded(make("b"), "methods_title"), heats.node), panels, make("p.curves-note"), badge);
   const most = Math.max(...Object.values(experiment.runs).flatMap(run => Object.values(run).map(counts => counts.offered.length)));
 

@@ -55,7 +55,7 @@ function mountSure(R) {
 
   // -- the threshold: a range input, and the line itself
   const range = worded(make("input.sure-range", { type: "range", min: 0, max: 1, step: 0.01, value: 0 }), "sure_threshold", "aria-label");
-  const level = make("output.sure-level"), told = make("p.sure-told", { "aria-live": "polite" }), exact = make("p.sure-about");
+  const level = make("output.view-level"), told = make("p.sure-told"), exact = make("p.sure-about");
   const set = value => { threshold = Math.max(0, Math.min(1, Math.round(value * 100) / 100)); range.value = threshold; draw(); };
   range.addEventListener("input", () => set(Number(range.value)));
   const drag = event => {
@@ -106,6 +106,7 @@ function mountSure(R) {
     level.textContent = threshold.toFixed(2);
     write(told, drafted ? "sure_cut" : "sure_cut_nothing", { drafted, held, accepted, lost, rows, wasted: share(wasted, rows),
       before: share(all.wasted, all.rows), all: all.rows });
+    range.setAttribute("aria-valuetext", `${level.textContent}. ${told.textContent}`);
     write(exact, !sent ? "sure_exact" : threshold < sent ? "sure_below" : "sure_from", { sent });
   }
 
@@ -149,7 +150,7 @@ function mountSure(R) {
     position.value = position.querySelector(`[value="${kept}"]`) ? kept : "0";
   }
 
-  chart.node.append(make("div.sure-slider", {}, worded(make("span"), "sure_threshold"), range, level), told, exact);
+  chart.node.append(make("div.view-slider", {}, worded(make("span"), "sure_threshold"), range, level), told, exact);
   return {
     name: "sure", draw,
     node: make("section.view-sure", {}, make("div.view-pair", {}, chart.node, diagram.node)),

@@ -110,6 +110,20 @@ def test_a5_q15_q17_every_guess_has_one_of_four_fates(visit, request, place, rou
 
 
 @pytest.mark.browser
+def test_a5_pruned_is_a_fate_of_its_own(visit, tiny, tmp_path):  # noqa: F811
+    """Where a method cut guesses before the check, they are neither rejected nor not reached; a tree is not called exact."""
+    rounds = [([], [], "a"), (["b", "c", "d", "e"], ["kept", "pruned", "rejected", "not_reached"], "f")]
+    records = support.toy(rounds, knobs={"k": 4})
+    records[2]["draft"][1]["parent"] = None
+    support.keep(records, tmp_path)
+    with support.serving(tmp_path) as url:
+        _, count = at_end(visit, url, "count")
+        assert count.locator(".count-fates b").all_inner_texts() == ["1"] * 4
+        assert count.locator(".count-fates .tape-glyph").last.inner_text().strip("\ufe0e") == "✂"
+        expect(count.locator(".count-worth")).to_contain_text("not exact")
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize(("place", "rounds"), [("toy", TOY), ("bundled", REAL)])
 def test_a6_q16_g8_the_bonus_and_rows_that_gave_nothing(visit, request, place, rounds):  # noqa: F811
     """K guesses make K + 1 rows; bonuses, fixes and rows in vain are counted from the records."""
@@ -177,6 +191,7 @@ def test_f6_q18_worth_of_guess_j_is_survival_at_j(visit, request, place, rounds)
         tokens = accepted + sum(r["emit"][-1]["maker"] != "draft" or n > j for r, n in zip(rounds, kept, strict=True))
         offered, held = sum(len(r["draft"]) >= j for r in rounds), sum(n >= j for n in kept)
         text = figure.locator(".count-told").inner_text()
+        assert "Exact for these rounds" in text
         assert f"{accepted} / {drafted} = " in text and f"{tokens} / {len(rounds)} = {tokens / len(rounds):.2f}" in text
         assert f"in {held} of {offered} rounds" in text
         assert float(re.search(r"worth ([\d.]+) tokens", text)[1]) == pytest.approx(held / offered, abs=0.0051)
@@ -253,7 +268,7 @@ def test_f7_a_panel_per_method_with_shared_axes(visit, bundled):  # noqa: F811
                 assert bars == pytest.approx([120 * h / m for h, m in zip(hits, n, strict=True)], abs=0.01)
             places = {tuple(p.locator(".curves-place").all_text_contents()) for p in panels.values()}
             assert places == {tuple("12345678")}
-    expect(fade.locator(".fade-methods .tape-badge")).to_contain_text("recorded on")
+    expect(fade.locator(".fade-methods .view-badge")).to_contain_text("recorded on")
 
 
 @pytest.mark.browser

@@ -296,8 +296,10 @@ WORDS = {
     "had stopped there.",
     "count_worth": "With the first {first|guess|guesses} of each round: accepted of drafted {accepted} / {drafted} = "
     "{rate}, tokens per pass {tokens} / {passes} = {length}. Guess {first} was kept in {hits} of {n|round|rounds} that had "
-    "one, so it is worth {share} tokens. Exact for these rounds, because in a chain no guess depends on later ones; a real "
-    "run would start its later rounds elsewhere.",
+    "one, so it is worth {share} tokens.",
+    "count_worth_chain": "Exact for these rounds: in a chain no guess depends on later ones. A real run would start its "
+    "later rounds elsewhere.",
+    "count_worth_tree": "Down to that depth of the tree; not exact, because a smaller tree would have been grown otherwise.",
     "count_scatter": "Is a high rate a fast run?",
     "count_scatter_note": "Up: tokens per pass, at temperature 0. A method that seldom dares to guess is seldom wrong, and "
     "gains little. Ringed: this run, another prompt.",

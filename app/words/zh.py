@@ -286,8 +286,9 @@ WORDS = {
     "count_moved": "如果少猜几个呢？",
     "count_moved_note": "条形：各位置的 接受 / 判定，始终不动。圆点：猜到这一位为止时的 接受 / 猜出。",
     "count_worth": "每轮只送出前 {first} 个猜测：接受 / 猜出为 {accepted} / {drafted} = {rate}，每次前向得到的 token 为 "
-    "{tokens} / {passes} = {length}。第 {first} 个猜测在 {n} 轮里有 {hits} 轮被接受，所以它值 {share} 个 token。"
-    "对这些轮次而言这是精确的：链式猜测里，前面的不取决于后面的；真正重跑时，后续各轮会从别处开始。",
+    "{tokens} / {passes} = {length}。第 {first} 个猜测在 {n} 轮里有 {hits} 轮被接受，所以它值 {share} 个 token。",
+    "count_worth_chain": "对这些轮次而言这是精确的：链式猜测里，前面的不取决于后面的。真正重跑时，后续各轮会从别处开始。",
+    "count_worth_tree": "这里只数到树的这一层；并不精确，因为更小的树本来会长成别的样子。",
     "count_scatter": "接受率高就快吗？",
     "count_scatter_note": "纵轴：每次前向得到的 token（温度 0）。很少敢猜的方法很少猜错，但也赚不到多少。带圈的点："
     "这次运行，提示词不同。",
