@@ -101,7 +101,7 @@ function mountFade(R, experiment) {
   // -- the Markov head, on and off, on the block in view
   const heads = switcher(["on", "off"], flip(name => { headed = name === "on"; }, drawHead));
   const grid = worded(make("div.fade-block", { role: "table" }), "head_title", "aria-label"), changed = make("p.fade-told");
-  const head = make("figure.fade-head", {}, make("figcaption", {}, worded(make("b"), "head_title"), heads.node), make("div.fade-scroll", {}, grid), changed);
+  const head = make("figure.fade-head", {}, make("figcaption", {}, worded(make("b"), "head_title"), heads.node), worded(make("div.fade-scroll", { role: "region", tabindex: "0" }, grid), "head_title", "aria-label"), changed);
 
   function drawHead() {
     const beat = R.beat(), round = R.round(), before = R.rounds[beat?.round - 1];

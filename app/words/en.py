@@ -302,7 +302,7 @@ WORDS = {
     "count_worth_tree": "Down to that depth of the tree; not exact, because a smaller tree would have been grown otherwise.",
     "count_scatter": "Is a high rate a fast run?",
     "count_scatter_note": "Up: tokens per pass, at temperature 0. A method that seldom dares to guess is seldom wrong, and "
-    "gains little. Ringed: this run, another prompt.",
+    "gains little. Ringed: this run, with its own prompt and settings.",
     "count_silent": "In this run nothing was guessed in {silent} of {passes|pass|passes}. Such rounds lower no rate, only "
     "tokens per pass.",
     "fade_series_run": "this run",
