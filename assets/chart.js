@@ -2,7 +2,7 @@
 
 const FIELD = { wide: 360, tall: 128, left: 30, top: 8, foot: 40 };  // drawing units
 
-/** A figure with a title, a field from 0 to 1 over `places` positions with room for `foot` units of numbers, and a note below. */
+/** A figure with a title, a field from 0 to 1 over `places` positions, `foot` units of numbers below it, and a note. */
 function shareChart(name, wide = FIELD.wide, foot = FIELD.foot) {
   const title = make("b"), note = make("p.curves-note"), head = make("figcaption", {}, title);
   const field = svg("svg", { viewBox: `0 0 ${wide} ${FIELD.tall + foot}`, role: "img" });
@@ -14,7 +14,8 @@ function shareChart(name, wide = FIELD.wide, foot = FIELD.foot) {
     field.replaceChildren(...[0, 0.5, 1].flatMap(share => [
       svg("line.curves-rule", { x1: FIELD.left, x2: wide, y1: height(share), y2: height(share) }),
       svg("text.curves-scale", { x: FIELD.left - 6, y: height(share) + 4 }, share === 0.5 ? ".5" : String(share))]));
-    for (let i = 0; i < places; i++) field.append(svg("text.curves-place", { x: middle(i), y: FIELD.tall + 14 }, String(i + 1)));
+    for (let i = 0; i < places; i++)
+      field.append(svg("text.curves-place", { x: middle(i), y: FIELD.tall + 14 }, String(i + 1)));
     return { step, middle };
   }
 
@@ -26,7 +27,8 @@ function shareChart(name, wide = FIELD.wide, foot = FIELD.foot) {
   const whisker = (x, low, high) => svg("path.curves-whisker", {
     d: `M${x} ${height(low)}V${height(high)}M${x - 4} ${height(low)}h8M${x - 4} ${height(high)}h8` });
 
-  return { node: make("figure.curves-figure.is-" + name, {}, head, field, note), head, title, note, field, height, frame, bar, whisker };
+  const node = make("figure.curves-figure.is-" + name, {}, head, field, note);
+  return { node, head, title, note, field, height, frame, bar, whisker };
 }
 
 /** Buttons of which one is pressed. */

@@ -1,12 +1,14 @@
 // Counting: what became of every guess, where the bonus comes from, five meanings of "acceptance rate", and what one more guess
 // is worth. Totals come ready with every round (engine/metrics.py).
 
+const NOTHING = { passes: 0, tokens: 0, drafted: 0, tested: 0, accepted: 0, offered: [], reached: [], kept: [] };
 const FATES = ["kept", "rejected", "not_reached", "pruned"];
 
 /** All guesses of the rounds that are over, by what became of them. */
 function fatesOf(counts, rounds) {
   const pruned = sum(rounds.map(round => round.verify.filter(v => v.verdict === "pruned").length));
-  return { kept: counts.accepted, rejected: counts.tested - counts.accepted, not_reached: counts.drafted - counts.tested - pruned, pruned };
+  const { drafted, tested, accepted } = counts;
+  return { kept: accepted, rejected: tested - accepted, not_reached: drafted - tested - pruned, pruned };
 }
 
 /** The same rounds with only their first `most` guesses offered; for a tree, the guesses down to that depth. */
@@ -23,7 +25,8 @@ function firstOnly(rounds, most) {
 
 /** The five meanings: [name, value or null, what it is made of as text]. */
 function meaningsOf(counts) {
-  const { accepted, drafted, tested, tokens, passes, kept, reached } = counts, over = (part, whole) => (whole ? part / whole : null);
+  const { accepted, drafted, tested, tokens, passes, kept, reached } = counts;
+  const over = (part, whole) => (whole ? part / whole : null);
   const places = reached.map((n, i) => [kept[i] ?? 0, n]).filter(([, n]) => n);
   return [
     ["drafted", over(accepted, drafted), `${accepted} / ${drafted}`],
@@ -50,7 +53,8 @@ function mountCount(R, experiment) {
       part.style.setProperty("flex-grow", fates[fate]);
       return part;
     }));
-    list.replaceChildren(...shown.map(fate => make("li.is-" + fate, {}, make("span.tape-glyph", { "aria-hidden": "true" }, GLYPHS[fate]),
+    list.replaceChildren(...shown.map(fate => make("li.is-" + fate, {},
+      make("span.tape-glyph", { "aria-hidden": "true" }, GLYPHS[fate]),
       make("span.count-word", {}, say("fate_" + fate)), make("b", {}, String(fates[fate])),
       make("small", {}, counts.drafted ? Math.round(100 * fates[fate] / counts.drafted) + " %" : ""))));
     write(judged, counts.drafted ? "count_judged" : "count_nothing", { ...counts, ...fates });
@@ -78,7 +82,8 @@ function mountCount(R, experiment) {
     const checked = rounds.filter(round => round.draft.length), all = sum(checked.map(round => round.rows));
     const wasted = all - sum(checked.map(round => round.emit.length));
     write(bonus, "count_bonus", { k, rows: k + 1, rounds: checked.length, bonuses: made("bonus"), fixes: made("correction") });
-    write(waste, all ? "count_waste" : "count_waste_none", { all, wasted, share: all ? Math.round(100 * wasted / all) + " %" : "–" });
+    write(waste, all ? "count_waste" : "count_waste_none",
+      { all, wasted, share: all ? Math.round(100 * wasted / all) + " %" : "–" });
   }
 
   // -- five meanings of one word
@@ -86,14 +91,21 @@ function mountCount(R, experiment) {
   table.append(caption, make("thead", {}, make("tr", {}, ...["what", "made", "value", "who"].map(name =>
     worded(make("th", { scope: "col" }), "count_head_" + name)))), body);
 
-  const drawMeanings = counts => body.replaceChildren(...meaningsOf(counts).map(([name, value, made]) => make("tr", { "data-rate": name },
-    make("th", { scope: "row" }, say("rate_" + name)), make("td.count-made", {}, make("span", {}, say("rate_" + name + "_is")), make("b", {}, made)),
-    make("td.count-value", {}, short(value, name === "length" || name === "kept" ? 2 : 3)), make("td.count-who", {}, say("rate_" + name + "_who")))));
+  const drawMeanings = counts => body.replaceChildren(...meaningsOf(counts).map(([name, value, made]) =>
+    make("tr", { "data-rate": name },
+      make("th", { scope: "row" }, say("rate_" + name)),
+      make("td.count-made", {}, make("span", {}, say("rate_" + name + "_is")), make("b", {}, made)),
+      make("td.count-value", {}, short(value, name === "length" || name === "kept" ? 2 : 3)),
+      make("td.count-who", {}, say("rate_" + name + "_who")))));
 
   // -- k moved
-  const moved = shareChart("moved"), slider = worded(make("input.count-range", { type: "range", min: 1, max: 1, step: 1, value: 1 }), "count_first", "aria-label");
+  const moved = shareChart("moved"), slider = make("input.count-range", { type: "range", min: 1, max: 1, step: 1, value: 1 });
+  worded(slider, "count_first", "aria-label");
   const level = make("output.view-level"), worth = make("p.count-told.count-worth");
-  slider.addEventListener("input", () => { most = Number(slider.value) === Number(slider.max) ? 0 : Number(slider.value); draw(); });
+  slider.addEventListener("input", () => {
+    most = slider.value === slider.max ? 0 : Number(slider.value);
+    draw();
+  });
   moved.node.append(make("div.view-slider", {}, worded(make("span"), "count_first"), slider, level), worth);
 
   function drawMoved(counts, rounds) {
@@ -102,19 +114,23 @@ function mountCount(R, experiment) {
     level.textContent = `${first} / ${places}`;
     const { step, middle } = moved.frame(places), half = Math.min(16, step * 0.32), dots = [], spoken = [];
     for (let i = 0; i < places; i++) {
-      const n = counts.reached[i] ?? 0, hits = counts.kept[i] ?? 0, x = middle(i), { accepted, drafted } = firstOnly(rounds, i + 1);
+      const n = counts.reached[i] ?? 0, hits = counts.kept[i] ?? 0, x = middle(i),
+        { accepted, drafted } = firstOnly(rounds, i + 1);
       if (n) moved.bar(x, half, hits / n, null, i < first ? "curves-bar" : "curves-bar.is-few");
       if (drafted) dots.push([x, moved.height(accepted / drafted), i + 1 === first]);
       spoken.push(`${i + 1}: ${hits}/${n}, ${accepted}/${drafted}`);
     }
     if (dots.length) moved.field.append(svg("path.curves-line", { d: "M" + dots.map(([x, y]) => `${x} ${y}`).join("L") }));
-    for (const [x, y, here] of dots) moved.field.append(svg("circle.count-dot" + (here ? ".is-here" : ""), { cx: x, cy: y, r: here ? 6 : 3.5 }));
+    for (const [x, y, here] of dots)
+      moved.field.append(svg("circle.count-dot" + (here ? ".is-here" : ""), { cx: x, cy: y, r: here ? 6 : 3.5 }));
     moved.title.textContent = say("count_moved");
     moved.note.textContent = say("count_moved_note");
     moved.field.setAttribute("aria-label", [say("count_moved"), ...spoken].join(", "));
-    const { drafted, accepted, tokens, passes } = firstOnly(rounds, first), n = counts.offered[first - 1] ?? 0, hits = counts.kept[first - 1] ?? 0;
+    const { drafted, accepted, tokens, passes } = firstOnly(rounds, first), n = counts.offered[first - 1] ?? 0,
+      hits = counts.kept[first - 1] ?? 0;
     write(worth, drafted ? "count_worth" : "count_nothing", { first, drafted, accepted, tokens, passes, hits, n,
-      rate: short(drafted ? accepted / drafted : null, 3), length: rate(passes ? tokens / passes : 0), share: short(n ? hits / n : null) });
+      rate: short(drafted ? accepted / drafted : null, 3), length: rate(passes ? tokens / passes : 0),
+      share: short(n ? hits / n : null) });
     if (!drafted) return;
     const chain = rounds.every(round => round.draft.every(d => (d.parent ?? -1) === d.slot - 1));
     worth.append(" ", say(chain ? "count_worth_chain" : "count_worth_tree"));
@@ -122,15 +138,20 @@ function mountCount(R, experiment) {
   }
 
   // -- a high rate is not speed: the recorded methods and this run
-  const scatter = svg("svg", { viewBox: "0 0 360 168", role: "img" }), silent = make("p.count-told.count-silent"), badge = make("span.view-badge");
-  const speedless = make("figure.curves-figure.is-scatter", {}, make("figcaption", {}, worded(make("b"), "count_scatter")), scatter,
+  const scatter = svg("svg", { viewBox: "0 0 360 168", role: "img" }), silent = make("p.count-told.count-silent"),
+    badge = make("span.view-badge");
+  const speedless = make("figure.curves-figure.is-scatter", {}, make("figcaption", {}, worded(make("b"), "count_scatter")),
+    scatter,
     worded(make("p.curves-note"), "count_scatter_note"), badge, silent);
 
   function drawScatter(counts, rounds) {
-    const points = Object.entries(experiment.runs["0"]).filter(([, c]) => c.drafted).map(([name, c]) => [name, c.accepted / c.tested, c.tokens / c.passes]);
-    if (counts.tested) points.push([say("fade_series_run"), counts.accepted / counts.tested, counts.tokens / counts.passes, true]);
-    const top = Math.max(2, ...points.map(point => point[2])), x = share => 30 + share * 190, y = length => 8 + (top - length) / (top - 1) * 120;
-    scatter.replaceChildren(svg("line.curves-rule", { x1: 30, x2: 220, y1: y(1), y2: y(1) }), svg("line.curves-rule", { x1: 30, x2: 30, y1: y(1), y2: y(top) }),
+    const point = (name, c, here) => [name, c.accepted / c.tested, c.tokens / c.passes, here];
+    const points = Object.entries(experiment.runs["0"]).filter(([, c]) => c.tested).map(([name, c]) => point(name, c, false));
+    if (counts.tested) points.push(point(say("fade_series_run"), counts, true));
+    const top = Math.max(2, ...points.map(point => point[2])), x = share => 30 + share * 190,
+      y = length => 8 + (top - length) / (top - 1) * 120;
+    scatter.replaceChildren(svg("line.curves-rule", { x1: 30, x2: 220, y1: y(1), y2: y(1) }),
+      svg("line.curves-rule", { x1: 30, x2: 30, y1: y(1), y2: y(top) }),
       ...[1, top].map(length => svg("text.curves-scale", { x: 24, y: y(length) + 4 }, rate(length).replace(/\.00$/, ""))),
       ...[0, 0.5, 1].map(share => svg("text.curves-place", { x: x(share), y: 142 }, share === 0.5 ? ".5" : String(share))),
       svg("text.curves-place", { x: 125, y: 158 }, say("rate_tested")));
@@ -141,13 +162,14 @@ function mountCount(R, experiment) {
         svg("circle.count-dot" + (here ? ".is-here" : ""), { cx: x(share), cy: y(length), r: here ? 6 : 4 }),
         svg("text.count-name", { x: 234, y: at }, `${name}: ${short(share)}, ${rate(length)}`));
     }
-    scatter.setAttribute("aria-label", [say("count_scatter"), ...points.map(([name, share, length]) => `${name} ${short(share)}, ${rate(length)}`)].join("; "));
+    scatter.setAttribute("aria-label",
+      [say("count_scatter"), ...points.map(([name, share, length]) => `${name} ${short(share)}, ${rate(length)}`)].join("; "));
     write(silent, "count_silent", { silent: rounds.filter(round => !round.draft.length).length, passes: counts.passes });
     write(badge, "badge_recorded", { machine: experiment.machine, date: experiment.date });
   }
 
   function draw() {
-    const counts = R.counts() ?? { rounds: 0, passes: 0, tokens: 0, drafted: 0, tested: 0, accepted: 0, offered: [], reached: [], kept: [] };
+    const counts = R.counts() ?? NOTHING;
     drawRows(R.beat(), R.round());
     const key = [R.id, R.over(), R.language, most].join();
     if (!R.header || drawn === key) return;

@@ -14,9 +14,9 @@ const COLLISION = { meant: 0.2, given: 0.05, other: 0.1 };
 const isBlind = (round, d) => d.parent !== null && d.pass === round.draft[d.parent].pass && Boolean(d.q_own_top);
 
 /**
- * Where two meanings met in a round: a guess was refused although its block, before any head, gave it `meant` or more; after the
- * token that really stands before it the target gives it less than `given`; and for the slot before the drafter had another
- * token with `other` or more.
+ * Where two meanings met in a round: a guess was refused although its block, before any head, gave it `meant` or more; after
+ * the token that really stands before it the target gives it less than `given`; and for the slot before the drafter had
+ * another token with `other` or more.
  */
 function collisionsIn(round) {
   return round.verify.filter(v => v.verdict === "rejected" && isBlind(round, round.draft[v.slot])).flatMap(v => {
@@ -79,14 +79,16 @@ function mountFade(R, experiment) {
     const over = R.over(), key = [R.id, R.language, over].join();
     if (seen === key) return;
     seen = key;
-    const rounds = R.rounds.slice(0, over), hits = found.slice(0, over).flat(), blind = rounds.some(r => r.draft.some(d => isBlind(r, d)));
+    const rounds = R.rounds.slice(0, over), hits = found.slice(0, over).flat(),
+      blind = rounds.some(r => r.draft.some(d => isBlind(r, d)));
     const refused = sum(rounds.map(r => r.verify.filter(v => v.verdict === "rejected").length));
-    write(told, !blind ? (refused ? "collision_never" : "collision_nothing") : hits.length ? "collision_found" : "collision_none",
-      { refused, hits: hits.length });
+    const outcome = !refused ? "nothing" : !blind ? "never" : hits.length ? "found" : "none";
+    write(told, "collision_" + outcome, { refused, hits: hits.length });
     places.replaceChildren(...hits.map(hit => {
       const round = R.rounds[hit.round], piece = id => make("code", {}, pieceNode(round, id));
       const button = make("button.fade-place", { type: "button" }, ...fill(say("collision_place"), {
-        round: hit.round + 1, before: hit.before + 1, slot: hit.slot + 1, taken: piece(hit.taken), again: piece(hit.taken), other: piece(hit.other), token: piece(hit.token),
+        round: hit.round + 1, before: hit.before + 1, slot: hit.slot + 1, taken: piece(hit.taken), again: piece(hit.taken),
+        other: piece(hit.other), token: piece(hit.token),
         had: short(hit.had), chance: short(hit.chance), meant: short(hit.meant), given: probability(hit.given) }));
       button.addEventListener("click", () => {
         R.playing = false;
@@ -95,53 +97,65 @@ function mountFade(R, experiment) {
       });
       return button;
     }));
-    write(meanings.lastChild, "collision_rule", Object.fromEntries(Object.entries(COLLISION).map(([name, share]) => [name, 100 * share + " %"])));
+    write(meanings.lastChild, "collision_rule",
+      Object.fromEntries(Object.entries(COLLISION).map(([name, share]) => [name, 100 * share + " %"])));
   }
 
   // -- the Markov head, on and off, on the block in view
   const heads = switcher(["on", "off"], flip(name => { headed = name === "on"; }, drawHead));
   const grid = worded(make("div.fade-block", { role: "table" }), "head_title", "aria-label"), changed = make("p.fade-told");
-  const head = make("figure.fade-head", {}, make("figcaption", {}, worded(make("b"), "head_title"), heads.node), worded(make("div.fade-scroll", { role: "region", tabindex: "0" }, grid), "head_title", "aria-label"), changed);
+  const head = make("figure.fade-head", {}, make("figcaption", {}, worded(make("b"), "head_title"), heads.node),
+    worded(make("div.fade-scroll", { role: "region", tabindex: "0" }, grid), "head_title", "aria-label"), changed);
 
   function drawHead() {
     const beat = R.beat(), round = R.round(), before = R.rounds[beat?.round - 1];
     head.dataset.has = Boolean(R.header?.knobs?.markov);
     heads.draw(headed ? "on" : "off", name => say("head_" + name));
-    const markov = R.header?.knobs?.markov, block = (round?.draft ?? []).slice(0, beat?.shown ?? 0), there = block.some(d => d.q_base_top);
+    const markov = R.header?.knobs?.markov, block = (round?.draft ?? []).slice(0, beat?.shown ?? 0),
+      there = block.some(d => d.q_base_top);
     grid.style.setProperty("--places", Math.max(1, R.header?.knobs?.k ?? 1));
     if (!there) {
       grid.replaceChildren();
       return write(changed, markov === undefined ? "head_never" : markov ? "head_nothing" : "head_absent");
     }
-    const cell = (round, id, chance, kind = "") => make("span.fade-cell" + kind, { role: "cell" }, pieceNode(round, id), make("small", {}, chance));
-    const line = (name, kind, ...cells) => make("div.fade-line." + kind, { role: "row" }, make("span.fade-name", { role: "rowheader" }, say("head_row_" + name)), ...cells);
+    const cell = (round, id, chance, kind = "") => make("span.fade-cell" + kind, { role: "cell" }, pieceNode(round, id),
+      make("small", {}, chance));
+    const line = (name, kind, ...cells) => make("div.fade-line." + kind, { role: "row" },
+      make("span.fade-name", { role: "rowheader" }, say("head_row_" + name)), ...cells);
     const differ = block.filter(d => d.q_base_top[0][0] !== d.q_own_top[0][0]);
     const off = line("off", "is-off", ...block.map(d => cell(round, d.q_base_top[0][0], short(d.q_base_top[0][1]))));
-    const on = line("on", "is-on", ...block.map(d => cell(round, d.q_own_top[0][0], (differ.includes(d) ? "≠ " : "") + short(d.q_own_top[0][1]),
+    const on = line("on", "is-on",
+      ...block.map(d => cell(round, d.q_own_top[0][0], (differ.includes(d) ? "≠ " : "") + short(d.q_own_top[0][1]),
       differ.includes(d) ? ".is-changed" : "")));
     const drawn = line("drawn", "is-drawn", ...block.map(d => {
       const last = d.parent === null ? before?.emit.at(-1).token_id : round.draft[d.parent].token_id;
       const source = d.parent === null ? before : round, fate = fateOf(round, d.slot, beat);
       return make("span.fade-cell.is-" + fate, { role: "cell" },
-        make("span.fade-arrow", {}, make("span.fade-last", {}, pieceNode(source, last)), make("i", { "aria-hidden": "true" }, "→"),
+        make("span.fade-arrow", {}, make("span.fade-last", {}, pieceNode(source, last)),
+          make("i", { "aria-hidden": "true" }, "→"),
           make("b", {}, (d.bias < 0 ? "−" : "+") + Math.abs(d.bias).toFixed(2))),
-        make("span.fade-guess", {}, make("span.tape-glyph", { "aria-hidden": "true" }, GLYPHS[fate]), pieceNode(round, d.token_id)));
+        make("span.fade-guess", {}, make("span.tape-glyph", { "aria-hidden": "true" }, GLYPHS[fate]),
+          pieceNode(round, d.token_id)));
     }));
     grid.replaceChildren(off, on, drawn);
     for (const row of [on, drawn]) row.classList.toggle("is-away", !headed);
     if (!headed) return write(changed, "head_told_off", { places: block.length });
-    write(changed, differ.length ? "head_told" : "head_same", { slots: differ.map(d => d.slot + 1).join(", "), places: block.length, changes: differ.length });
+    write(changed, differ.length ? "head_told" : "head_same",
+      { slots: differ.map(d => d.slot + 1).join(", "), places: block.length, changes: differ.length });
   }
 
   // -- every method, from the recorded experiment
   const heats = switcher(Object.keys(experiment.runs), flip(name => { heat = name; }, drawMethods));
   const panels = make("div.fade-panels"), badge = make("span.view-badge");
-  const methods = make("figure.fade-methods", {}, make("figcaption", {}, worded(make("b"), "methods_title"), heats.node), panels, make("p.curves-note"), badge);
-  const most = Math.max(...Object.values(experiment.runs).flatMap(run => Object.values(run).map(counts => counts.offered.length)));
+  const methods = make("figure.fade-methods", {}, make("figcaption", {}, worded(make("b"), "methods_title"), heats.node),
+    panels, make("p.curves-note"), badge);
+  const most = Math.max(...Object.values(experiment.runs).flatMap(run =>
+    Object.values(run).map(counts => counts.offered.length)));
 
   function drawMethods() {
     heats.draw(heat, name => "T " + name);
-    panels.replaceChildren(...Object.entries(experiment.runs[heat]).filter(([, counts]) => counts.drafted).map(([name, counts]) => {
+    const guessing = Object.entries(experiment.runs[heat]).filter(([, counts]) => counts.drafted);
+    panels.replaceChildren(...guessing.map(([name, counts]) => {
       const panel = shareChart("method", 160, 20), whole = wholeOf(counts), { step, middle } = panel.frame(most), spoken = [];
       whole.forEach((n, i) => {
         const hits = counts.kept[i] ?? 0;

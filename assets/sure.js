@@ -1,9 +1,10 @@
-// How sure is it: the drafter's confidence in each guess of the round in view and what became of it; what a threshold would have
-// saved and lost in this run; and whether the confidences can be believed.
+// How sure is it: the drafter's confidence in each guess of the round in view and what became of it; what a threshold would
+// have saved and lost in this run; and whether the confidences can be believed.
 
 /** Confidences and outcomes of the guesses that met their test, at one position or (0) at all: [[confidence, kept], ...]. */
 const testedPairs = (rounds, position = 0) => rounds.flatMap(round => round.draft
-  .filter(d => d.confidence != null && (!position || d.depth === position) && ["kept", "rejected"].includes(round.verify[d.slot].verdict))
+  .filter(d => d.confidence != null && (!position || d.depth === position))
+  .filter(d => ["kept", "rejected"].includes(round.verify[d.slot].verdict))
   .map(d => [d.confidence, round.verify[d.slot].verdict === "kept"]));
 
 /** engine/metrics.py reliability, number for number. */
@@ -16,7 +17,8 @@ function reliability(pairs, bins = 20) {
     entry.said += confidence;
   }
   const [good, bad] = [true, false].map(which => pairs.filter(([, kept]) => kept === which).map(([confidence]) => confidence));
-  const wins = sum(good.map(g => sum(bad.map(b => (g > b) + (g === b) / 2)))), over = (part, whole) => (whole ? part / whole : null);
+  const wins = sum(good.map(g => sum(bad.map(b => (g > b) + (g === b) / 2))));
+  const over = (part, whole) => (whole ? part / whole : null);
   return {
     n: pairs.length, bins: table,
     ece: over(sum(table.map(entry => Math.abs(entry.said - entry.kept))), pairs.length),
@@ -26,8 +28,8 @@ function reliability(pairs, bins = 20) {
 }
 
 /**
- * Rounds cut before the first guess whose confidence lies below a threshold: guesses not sent, accepted ones lost with them; and
- * of the rows that would still be checked, those that give no token.
+ * Rounds cut before the first guess whose confidence lies below a threshold: guesses not sent, accepted ones lost with them;
+ * and of the rows that would still be checked, those that give no token.
  */
 function cutAt(rounds, threshold) {
   const out = { drafted: 0, held: 0, accepted: 0, lost: 0, rows: 0, wasted: 0 };
@@ -54,9 +56,13 @@ function mountSure(R) {
   let threshold = 0, drawn = "";
 
   // -- the threshold: a range input, and the line itself
-  const range = worded(make("input.sure-range", { type: "range", min: 0, max: 1, step: 0.01, value: 0 }), "sure_threshold", "aria-label");
+  const range = make("input.sure-range", { type: "range", min: 0, max: 1, step: 0.01, value: 0 });
+  worded(range, "sure_threshold", "aria-label");
   const level = make("output.view-level"), told = make("p.sure-told"), exact = make("p.sure-about");
-  const set = value => { threshold = Math.max(0, Math.min(1, Math.round(value * 100) / 100)); range.value = threshold; draw(); };
+  const set = value => {
+    range.value = threshold = Math.max(0, Math.min(1, Math.round(value * 100) / 100));
+    draw();
+  };
   range.addEventListener("input", () => set(Number(range.value)));
   const drag = event => {
     const box = chart.field.getBoundingClientRect(), y = (event.clientY - box.top) * (FIELD.tall + FIELD.foot) / box.height;
@@ -80,7 +86,8 @@ function mountSure(R) {
     const shown = (round?.draft ?? []).slice(0, beat?.shown ?? 0).filter(d => d.confidence != null);
     let chance = 1, path = "", cut = false;
     const y = chart.height(threshold);
-    chart.field.append(svg("line.curves-threshold", { x1: FIELD.left, x2: FIELD.wide, y1: y, y2: y }), svg("path.sure-grip", { d: `M${FIELD.wide} ${y}l-9 -6v12z` }));
+    chart.field.append(svg("line.curves-threshold", { x1: FIELD.left, x2: FIELD.wide, y1: y, y2: y }),
+      svg("path.sure-grip", { d: `M${FIELD.wide} ${y}l-9 -6v12z` }));
     const marks = [];
     for (const d of shown) {
       const x = middle(d.slot), fate = fateOf(round, d.slot, beat);
@@ -101,7 +108,8 @@ function mountSure(R) {
 
   /** What the threshold does to the whole run so far. */
   function drawCut(rounds) {
-    const { drafted, held, accepted, lost, rows, wasted } = cutAt(rounds, threshold), all = cutAt(rounds, 0), sent = R.header?.knobs?.threshold ?? 0;
+    const { drafted, held, accepted, lost, rows, wasted } = cutAt(rounds, threshold), all = cutAt(rounds, 0),
+      sent = R.header?.knobs?.threshold ?? 0;
     const share = (part, whole) => whole ? Math.round(100 * part / whole) + " %" : "–";
     level.textContent = threshold.toFixed(2);
     write(told, drafted ? "sure_cut" : "sure_cut_nothing", { drafted, held, accepted, lost, rows, wasted: share(wasted, rows),
@@ -115,7 +123,8 @@ function mountSure(R) {
     const { n, bins, ece, brier, auroc } = reliability(testedPairs(rounds, Number(position.value))), spoken = [];
     diagram.frame(0);
     const wide = FIELD.wide - FIELD.left, x = share => FIELD.left + share * wide, step = wide / bins.length;
-    for (const share of [0, 0.5, 1]) diagram.field.append(svg("text.curves-place", { x: x(share), y: FIELD.tall + 14 }, share === 0.5 ? ".5" : String(share)));
+    for (const share of [0, 0.5, 1])
+      diagram.field.append(svg("text.curves-place", { x: x(share), y: FIELD.tall + 14 }, share === 0.5 ? ".5" : String(share)));
     diagram.field.append(svg("path.curves-line", { d: `M${x(0)} ${diagram.height(0)}L${x(1)} ${diagram.height(1)}` }));
     bins.forEach((bin, i) => {
       if (!bin.n) return;
