@@ -14,10 +14,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from engine import trace
+from engine import metrics, trace
 
 TRACES = Path(__file__).parents[1] / "assets" / "traces"
 GALLERY = TRACES.parent / "gallery"  # prompt.method.jsonl.gz, written by engine.gallery
+EXPERIMENT = TRACES.parent / "experiments" / "methods.json"
 METHODS = ("plain", "ngram", "lm", "dflash", "dspark")
 RULES = ("exact", "match", "tolerance", "typical")
 LESSONS = (*RULES, "spike", "resample", "argmax", "greedy")  # ways of checking one guess, see engine/lessons.py
@@ -188,6 +189,15 @@ def _recording(prompt: str, method: str) -> Path | None:
     """Names come from visitors: they are looked up, never joined to a path."""
     name = f"{prompt}.{method}.jsonl.gz"
     return next((path for path in GALLERY.glob("*.jsonl.gz") if path.name == name), None)
+def experiment() -> dict:
+    """The recorded comparison of methods, the prompts of each added up: {"machine", "date", "prompts": how many, "runs":
+    {temperature: {variant: counts}}}."""
+    report = json.loads(EXPERIMENT.read_text(encoding="utf-8"))
+    runs = {}
+    for heat, rows in report["runs"].items():
+        order = sorted(rows[0], key=lambda variant: (METHODS.index(variant.split(",")[0]), variant))
+        runs[heat] = {variant: metrics.total(row[variant] for row in rows) for variant in order}
+    return {"machine": report["machine"], "date": report["date"], "prompts": len(report["prompts"]), "runs": runs}
 
 
 def messages(records: Iterable[dict]) -> Iterator[tuple[str | None, dict]]:

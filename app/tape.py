@@ -6,7 +6,7 @@ import gradio as gr
 
 ASSETS = Path(__file__).parents[1] / "assets"
 # the viewer's scripts, in the order in which they build on each other
-VIEWER = ("base", "run", "player", "tape", "card", "fair", "chart", "fade", "sure", "lanes", "path", "viewer")
+VIEWER = ("base", "run", "player", "tape", "card", "fair", "chart", "count", "fade", "sure", "lanes", "path", "viewer")
 
 
 def viewer() -> str:

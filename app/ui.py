@@ -19,7 +19,7 @@ SETTINGS = (
     "prompt", "method", "k", "temperature", "top_p", "seed", "max_new", "rule", "top_k", "min_p", "sampled", "markov",
     "confidence", "threshold", "language",
 )  # fmt: skip
-STYLES = ("page", "tape", "fair", "lanes", "path")
+STYLES = ("page", "tape", "fair", "views", "lanes", "path")
 STATUS = '<div class="status" role="status" aria-live="polite"></div>'
 
 
@@ -204,6 +204,7 @@ def _head() -> str:
     """Styles, words, labels and the page's own script. (css_paths= would rewrite the rules, and lose some of them.)"""
     begun = {
         "words": WORDS,
+        "experiment": sources.experiment(),
         "labels": {code: list(_labels(say).values()) for code, say in WORDS.items()},
         "examples": list(EXAMPLES.values()),
         "recordings": [name for name in EXAMPLES if sources.lanes(name)],

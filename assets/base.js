@@ -1,6 +1,6 @@
 // What all views share: tokens as text, nodes, numbers as words. Text of models and users is only ever set as textContent.
 
-const GLYPHS = { kept: "✓", rejected: "✗", not_reached: "○", correction: "↩\uFE0E", bonus: "★", plain: "", waiting: "…", guess: "?" };
+const GLYPHS = { kept: "✓", rejected: "✗", not_reached: "○", pruned: "✂\uFE0E", correction: "↩\uFE0E", bonus: "★", plain: "", waiting: "…", guess: "?" };
 
 // ---- tokens as text ----------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 // Gradio's components and code that knows nothing of Gradio. `specscope` was begun in the head with words and labels.
 
 Object.assign(specscope, (() => {
-  const { words, labels, recordings } = specscope;
+  const { words, labels, recordings, experiment } = specscope;
   const listeners = [];                                       // told {language} or {state}
   const tell = news => { for (const listen of listeners) listen(news); };
   const keep = { get: key => { try { return localStorage.getItem("specscope-" + key); } catch { return null; } },
@@ -76,7 +76,7 @@ Object.assign(specscope, (() => {
 
   /** Gradio's value as the source of a tape. */
   function source(props, watch) {
-    return { words, draws, lanes, recorded, prompts: recordings, connect(tape) {
+    return { words, experiment, draws, lanes, recorded, prompts: recordings, connect(tape) {
       const pass = () => tape.take(props.value);
       listeners.push(news => {
         if (news.language) tape.speak(news.language);

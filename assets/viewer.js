@@ -1,14 +1,16 @@
 // The viewer: tape, player, and one view below them at a time, all about one run.
 //
-// mountViewer(element, source) fills an empty element. source.words holds one dictionary per language, source.connect(viewer)
-// receives the entrances: viewer.take(message), viewer.speak(language), viewer.stop(). Nothing here knows who sends. What a
-// source may promise besides (draws, lanes, recorded) needs a server; views do without where it is absent.
+// mountViewer(element, source) fills an empty element. source.words holds one dictionary per language, source.experiment the
+// recorded comparison of methods, source.connect(viewer) receives the entrances: viewer.take(message), viewer.speak(language),
+// viewer.stop(). Nothing here knows who sends. What a source may promise besides (draws, lanes, recorded) needs a server; views
+// do without where it is absent.
 
 function mountViewer(element, source) {
   const R = openRun(source.words);
   const { worded, speak } = speller(R);
   const player = mountPlayer(R, element), tape = mountTape(R);
-  const views = [mountCard(R), mountFair(R, source.draws), mountFade(R), mountSure(R), mountLanes(R, source)];
+  const views = [mountCard(R), mountFair(R, source.draws), mountCount(R, source.experiment), mountFade(R, source.experiment), mountSure(R),
+                 mountLanes(R, source)];
   const tabs = worded(make("div.view-tabs", { role: "tablist" }), "views", "aria-label");
   let open = views[0];
 

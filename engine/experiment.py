@@ -204,11 +204,7 @@ def weights(target: Target, variants: list[str]) -> dict[str, str]:
 
 def total(rows: list[dict], variant: str) -> dict:
     """Counts of all prompts together."""
-    sums = {name: sum(r[variant][name] for r in rows) for name in ("passes", "tokens", "drafted", "tested", "accepted")}
-    for name in ("offered", "reached", "kept"):
-        size = max(len(r[variant][name]) for r in rows)
-        sums[name] = [sum(r[variant][name][i] for r in rows if i < len(r[variant][name])) for i in range(size)]
-    return sums
+    return metrics.total(row[variant] for row in rows)
 
 
 def table(report: dict) -> list[str]:

@@ -39,6 +39,18 @@ def _by_position(before: list[int], depths: set[int]) -> list[int]:
     return [(before[i] if i < len(before) else 0) + (i + 1 in depths) for i in range(size)]
 
 
+def total(runs: Iterable[dict]) -> dict:
+    """The counts of several runs together."""
+    runs, sums = list(runs), {}
+    for name, empty in EMPTY.items():
+        if isinstance(empty, list):
+            size = max((len(run[name]) for run in runs), default=0)
+            sums[name] = [sum(run[name][i] for run in runs if i < len(run[name])) for i in range(size)]
+        else:
+            sums[name] = sum(run[name] for run in runs)
+    return sums
+
+
 def seconds(rounds: Iterable[dict]) -> dict[str, float]:
     """Engine time by phase, in seconds."""
     total = dict.fromkeys(("draft", "target", "verify", "other"), 0.0)
@@ -65,6 +77,29 @@ def interval(hits: int, n: int, z: float = 1.96) -> tuple[float, float]:
     p, wide = hits / n, z * z / n
     middle, half = (p + wide / 2) / (1 + wide), z * math.sqrt(p * (1 - p) / n + wide / (4 * n)) / (1 + wide)
     return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def reliability(pairs: Iterable[tuple[float, bool]], bins: int = 20) -> dict:
+    """How far confidences can be believed: (confidence, kept) of tested guesses, in bins of equal width.
+
+    ece: mean distance between a bin's mean confidence and its share of kept guesses, weighted by the bin's guesses. brier: mean
+    squared distance between confidence and outcome (0 or 1). auroc: chance that a kept guess was given more confidence than a
+    rejected one, ties counting one half. Each is None where there is nothing to take it from.
+    """
+    pairs = [(confidence, bool(kept)) for confidence, kept in pairs]
+    table = [{"n": 0, "kept": 0, "said": 0.0} for _ in range(bins)]  # said: sum of the confidences
+    for confidence, kept in pairs:
+        entry = table[min(bins - 1, int(confidence * bins))]
+        entry["n"], entry["kept"], entry["said"] = entry["n"] + 1, entry["kept"] + kept, entry["said"] + confidence
+    good, bad = ([c for c, kept in pairs if kept is which] for which in (True, False))
+    wins = sum((g > b) + (g == b) / 2 for g in good for b in bad)
+    return {
+        "n": len(pairs),
+        "bins": table,
+        "ece": ratio(sum(abs(entry["said"] - entry["kept"]) for entry in table), len(pairs)),
+        "brier": ratio(sum((confidence - kept) ** 2 for confidence, kept in pairs), len(pairs)),
+        "auroc": ratio(wins, len(good) * len(bad)),
+    }
 
 
 def repeats_at(tokens: list[int], n: int = 8) -> int:

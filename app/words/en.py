@@ -517,4 +517,120 @@ WORDS = {
     "bad_law_entry": "{name} holds {given}; every entry must be a number from 0 to 1.",
     "bad_law_sum": "{name} sums to {given}; its numbers must sum to 1.",
     "bad_law_pair": "p has {p} numbers and q has {q}; they must have the same tokens.",
+    # counting, fading, confidence
+    "view_count": "Counting",
+    "fate_pruned": "cut",
+    "count_title": "What became of the guesses?",
+    "count_judged": "Of {drafted|guess|guesses} the target tested {tested}: {kept} kept, {rejected} rejected. "
+    "{not_reached} stood behind a rejection and were never judged: not wrong, just not asked. A match there counts for "
+    "nothing.",
+    "count_nothing": "Nothing was guessed so far, so there is nothing to count.",
+    "count_bonus_title": "Where does the bonus come from?",
+    "count_row_check": "checks a guess",
+    "count_row_free": "nothing to check",
+    "count_row_none": "not used",
+    "count_bonus": "{k|guess makes|guesses make} {rows} rows in one pass: one before each guess, to check it, and one "
+    "behind the last. That last row has nothing to check, so if all guesses hold, its token comes free: the bonus ★. Of "
+    "{rounds|round|rounds} with guesses so far, {bonuses} got one; {fixes} wrote a fix ↩ in the row of the refused guess. "
+    "Hence one pass can give up to {rows} tokens.",
+    "count_waste": "Of {all|row|rows} computed for checking, {wasted} gave no token: {share} of that work was in vain.",
+    "count_waste_none": "No rows were computed for checking yet.",
+    "count_meanings": "One run, five “acceptance rates”",
+    "count_head_what": "Meaning",
+    "count_head_made": "In this run",
+    "count_head_value": "Value",
+    "count_head_who": "Who means this",
+    "rate_drafted": "accepted of drafted",
+    "rate_drafted_is": "guesses kept / guesses made",
+    "rate_drafted_who": "The “draft acceptance rate” in the logs of vLLM. Falls when k grows, for no fault of the drafter.",
+    "rate_tested": "accepted of tested",
+    "rate_tested_is": "guesses kept / guesses judged",
+    "rate_tested_who": "The α of Leviathan's formula: the chance of a guess that is judged at all.",
+    "rate_conditional": "mean over positions",
+    "rate_conditional_is": "kept / tested at each position, averaged",
+    "rate_conditional_who": "The DSpark paper plots it by position; a confidence head predicts it. Few late tests weigh as "
+    "much as many early ones.",
+    "rate_length": "tokens per pass",
+    "rate_length_is": "all tokens / target passes",
+    "rate_length_who": "“Mean acceptance length” in vLLM and llama.cpp, “compression ratio” in EAGLE: with the target's "
+    "own token. Here the prompt's pass counts too.",
+    "rate_kept": "guesses kept per pass",
+    "rate_kept_is": "guesses kept / target passes",
+    "rate_kept_who": "The same without the target's own token: what vLLM's rates by position add up to. Never more than k.",
+    "count_first": "Only the first guesses offered",
+    "count_moved": "What if fewer had been guessed?",
+    "count_moved_note": "Bars: kept of tested at each position; they stand still. Dots: accepted of drafted if guessing "
+    "had stopped there.",
+    "count_worth": "With the first {first|guess|guesses} of each round: accepted of drafted {accepted} / {drafted} = "
+    "{rate}, tokens per pass {tokens} / {passes} = {length}. Guess {first} was kept in {hits} of {n|round|rounds} that had "
+    "one, so it is worth {share} tokens.",
+    "count_worth_chain": "Exact for these rounds: in a chain no guess depends on later ones. A real run would start its "
+    "later rounds elsewhere.",
+    "count_worth_tree": "Down to that depth of the tree; not exact, because a smaller tree would have been grown otherwise.",
+    "count_scatter": "Is a high rate a fast run?",
+    "count_scatter_note": "Up: tokens per pass, at temperature 0. A method that seldom dares to guess is seldom wrong, and "
+    "gains little. Ringed: this run, with its own prompt and settings.",
+    "count_silent": "In this run nothing was guessed in {silent} of {passes|pass|passes}. Such rounds lower no rate, only "
+    "tokens per pass.",
+    "fade_series_run": "this run",
+    "fade_series_quoted": "an example from a server log (quoted)",
+    "fade_quoted_survival": "Quoted, not measured here: vLLM issue 48892, MTP with 8 guesses, gsm8k, temperature 0. Does "
+    "this drafter get worse? Switch to “conditional”.",
+    "fade_quoted_conditional": "The same log, each share over its left neighbour: the drafter even gets better. Only "
+    "survival falls. Quoted: vLLM issue 48892.",
+    "collision_title": "A guess for another token",
+    "collision_nothing": "Nothing was refused so far.",
+    "collision_never": "Here every guess knew the tokens before it (or was copied), so no guess could be meant for another "
+    "one.",
+    "collision_none": "{refused|guess was|guesses were} refused so far; none of them fits the rule below.",
+    "collision_found": "A block guesses every place at once, for all that may stand before it. Of "
+    "{refused|refused guess|refused guesses}, {hits} may have been meant for another token before it:",
+    "collision_place": "Round {round}: guess {before} could have been {taken} ({had}) or {other} ({chance}); guess {slot}, "
+    "{token}, was made for both ({meant}). After {again} the target gives it {given}.",
+    "collision_rule": "Rule: the block by itself gave the refused token at least {meant}; behind the token that really "
+    "stands there the target gives it less than {given}; the drafter gave another token there at least {other}.",
+    "head_title": "The same block, Markov head on and off",
+    "head_on": "on",
+    "head_off": "off",
+    "head_row_off": "head off",
+    "head_row_on": "head on",
+    "head_row_drawn": "guessed",
+    "head_told": "Each place is told which token stands before it: an arrow with what the head adds to the guess, in log "
+    "units. {changes} of {places} favourites changed, at guess {slots}.",
+    "head_same": "Each place is told which token stands before it: an arrow with what the head adds to the guess, in log "
+    "units. Here all {places} favourites stayed the same.",
+    "head_told_off": "The {places} favourites of the backbone alone: no place knows the token before it, every bias is 0.",
+    "head_nothing": "In this round nothing was guessed yet.",
+    "head_absent": "The Markov head was switched off in this run: the block is as the backbone guessed it.",
+    "head_never": "This method has no Markov head. DSpark has one.",
+    "methods_title": "Every method on the same prompts",
+    "methods_first": "guess 1: {share} ({hits}/{n})",
+    "methods_tail": "guesses 2–{last}: {share} ({hits}/{n})",
+    "methods_note": "{prompts|prompt|prompts}, counted together, same axes. First skill against tail: does a drafter start "
+    "well, or hold well? Pale: fewer than 20 cases.",
+    "sure_threshold": "Least confidence",
+    "sure_held": "not sent",
+    "sure_cut": "In this run so far {held} of {drafted|guess|guesses} would not have been sent; {lost} of {accepted} "
+    "accepted ones would be lost. Checked rows without a token: {before} of {all} before, {wasted} of {rows} then.",
+    "sure_cut_nothing": "Nothing was guessed so far.",
+    "sure_exact": "Counted, not estimated: this run sent every guess, so the trace knows what became of each. A real run "
+    "would start its later rounds elsewhere.",
+    "sure_from": "This run itself held back guesses below {sent}; what they would have become is unknown, and they are not "
+    "counted here.",
+    "sure_below": "This run itself held back guesses below {sent}: for a lower threshold the trace knows nothing, so "
+    "nothing changes here.",
+    "sure_reliable": "Can it be believed?",
+    "sure_position": "Which guesses",
+    "sure_all": "all guesses",
+    "sure_reliable_nothing": "No guess with a confidence was tested yet.",
+    "sure_reliable_little": "{n|tested guess|tested guesses}: that is little, the points still jump. On the dashed line, "
+    "60 % sure would mean 60 % kept. Numbers below: guesses per bin.",
+    "sure_reliable_note": "{n|tested guess|tested guesses}. On the dashed line, 60 % sure means 60 % kept; above it the "
+    "drafter is too modest, below it too bold. Numbers below: guesses per bin.",
+    "sure_ece": "ECE",
+    "sure_ece_is": "mean distance from the line",
+    "sure_brier": "Brier",
+    "sure_brier_is": "mean squared error",
+    "sure_auroc": "AUROC",
+    "sure_auroc_is": "a kept one ranks above a rejected one",
 }  # fmt: skip

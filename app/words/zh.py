@@ -488,4 +488,111 @@ WORDS = {
     "bad_law_entry": "{name} 中有 {given}；每一项都必须是 0 到 1 之间的数。",
     "bad_law_sum": "{name} 的总和是 {given}；各项之和必须为 1。",
     "bad_law_pair": "p 有 {p} 个数，q 有 {q} 个；两者必须对应同样的 token。",
+    # 计数、衰退、把握
+    "view_count": "怎么计数",
+    "fate_pruned": "剪掉",
+    "count_title": "这些猜测后来怎样了？",
+    "count_judged": "共猜 {drafted} 个，大模型判定了 {tested} 个：接受 {kept} 个，拒绝 {rejected} 个。另有 {not_reached} "
+    "个排在被拒者之后，从未判定：不是错，只是没问到。即使碰巧猜中也不算数。",
+    "count_nothing": "目前还没有任何猜测，没有可以计数的内容。",
+    "count_bonus_title": "额外的 token 从哪里来？",
+    "count_row_check": "核对一个猜测",
+    "count_row_free": "无需核对",
+    "count_row_none": "没有用到",
+    "count_bonus": "猜 {k} 个，一次前向就有 {rows} 行：每个猜测之前一行用来核对它，最后一个猜测之后还有一行。"
+    "这最后一行无需核对，所以只要全部猜中，它写出的 token 就是白得的：额外 ★。目前有猜测的 {rounds} 轮里，{bonuses} "
+    "轮得到了额外的 token，{fixes} 轮在被拒的那一行写了更正 ↩。因此一次前向最多可得 {rows} 个 token。",
+    "count_waste": "为核对算了 {all} 行，其中 {wasted} 行没有换来 token：{share} 的核对白做了。",
+    "count_waste_none": "还没有为核对算过任何一行。",
+    "count_meanings": "同一次运行，五种“接受率”",
+    "count_head_what": "含义",
+    "count_head_made": "在这次运行里",
+    "count_head_value": "数值",
+    "count_head_who": "谁这样用",
+    "rate_drafted": "接受 / 猜出",
+    "rate_drafted_is": "接受的猜测 / 全部猜测",
+    "rate_drafted_who": "vLLM 日志里的 draft acceptance rate。k 变大它就下降，并不是起草者变差了。",
+    "rate_tested": "接受 / 判定",
+    "rate_tested_is": "接受的猜测 / 判定过的猜测",
+    "rate_tested_who": "Leviathan 公式里的 α：真正被判定的猜测有多大机会被接受。",
+    "rate_conditional": "各位置的平均",
+    "rate_conditional_is": "每个位置的 接受 / 判定，再取平均",
+    "rate_conditional_who": "DSpark 论文按位置画的就是它，置信度头预测的也是它。靠后位置样本少，权重却一样大。",
+    "rate_length": "每次前向的 token",
+    "rate_length_is": "全部 token / 大模型前向次数",
+    "rate_length_who": "vLLM 与 llama.cpp 的 mean acceptance length，EAGLE 的 compression ratio：含大模型自己写的那个。"
+    "这里读提示词的那次前向也算在内。",
+    "rate_kept": "每次前向猜中的个数",
+    "rate_kept_is": "接受的猜测 / 大模型前向次数",
+    "rate_kept_who": "同上，但不含大模型自己写的那个；vLLM 按位置给出的接受率加起来就是它。不会超过 k。",
+    "count_first": "只送出前几个猜测",
+    "count_moved": "如果少猜几个呢？",
+    "count_moved_note": "条形：各位置的 接受 / 判定，始终不动。圆点：猜到这一位为止时的 接受 / 猜出。",
+    "count_worth": "每轮只送出前 {first} 个猜测：接受 / 猜出为 {accepted} / {drafted} = {rate}，每次前向得到的 token 为 "
+    "{tokens} / {passes} = {length}。第 {first} 个猜测在 {n} 轮里有 {hits} 轮被接受，所以它值 {share} 个 token。",
+    "count_worth_chain": "对这些轮次而言这是精确的：链式猜测里，前面的不取决于后面的。真正重跑时，后续各轮会从别处开始。",
+    "count_worth_tree": "这里只数到树的这一层；并不精确，因为更小的树本来会长成别的样子。",
+    "count_scatter": "接受率高就快吗？",
+    "count_scatter_note": "纵轴：每次前向得到的 token（温度 0）。很少敢猜的方法很少猜错，但也赚不到多少。带圈的点："
+    "这次运行，提示词和设置不同。",
+    "count_silent": "这次运行的 {passes} 次前向里，有 {silent} 次没有任何猜测。这样的轮次不拉低任何接受率，"
+    "只拉低每次前向的 token 数。",
+    "fade_series_run": "这次运行",
+    "fade_series_quoted": "服务器日志一例（引用）",
+    "fade_quoted_survival": "引用，并非在此实测：vLLM issue 48892，MTP 猜 8 个，gsm8k，温度 0。起草者越猜越差了吗？"
+    "切换到“条件接受率”看看。",
+    "fade_quoted_conditional": "同一份日志，每个占比除以左边的一个：起草者其实越猜越好，下降的只是存活率。引自 vLLM issue "
+    "48892。",
+    "collision_title": "为另一个 token 准备的猜测",
+    "collision_nothing": "目前还没有猜测被拒绝。",
+    "collision_never": "这里每个猜测都知道前面的 token（或者是照抄来的），不会是为另一个 token 准备的。",
+    "collision_none": "目前有 {refused} 个猜测被拒绝，没有一个符合下面的规则。",
+    "collision_found": "整块猜测同时猜出每一位，要照顾前面可能出现的各种 token。在 {refused} 个被拒的猜测里，有 {hits} "
+    "个可能是为前面的另一个 token 准备的：",
+    "collision_place": "第 {round} 轮：猜测 {before} 可以是 {taken}（{had}），也可以是 {other}（{chance}）；猜测 {slot} 的 "
+    "{token} 要兼顾两者（{meant}）。前面是 {again} 时，大模型只给它 {given}。",
+    "collision_rule": "规则：整块猜测本身给被拒 token 的概率不低于 {meant}；在实际的前一个 token 之后，"
+    "大模型给它的概率低于 {given}；起草者在前一位给另一个 token 的概率不低于 {other}。",
+    "head_title": "同一块猜测，Markov 头开与关",
+    "head_on": "开",
+    "head_off": "关",
+    "head_row_off": "头关闭",
+    "head_row_on": "头打开",
+    "head_row_drawn": "猜出",
+    "head_told": "每一位都得知前面是哪个 token：箭头上的数是 Markov 头给这个猜测加上的对数值。{places} 个首选里有 "
+    "{changes} 个变了：第 {slots} 个。",
+    "head_same": "每一位都得知前面是哪个 token：箭头上的数是 Markov 头给这个猜测加上的对数值。这里 {places} "
+    "个首选都没有变。",
+    "head_told_off": "这是主干网络单独给出的 {places} 个首选：各位都不知道前面是什么，所有修正都是 0。",
+    "head_nothing": "这一轮还没有猜测。",
+    "head_absent": "这次运行关掉了 Markov 头，整块就是主干网络原来的猜测。",
+    "head_never": "这种方法没有 Markov 头，DSpark 才有。",
+    "methods_title": "同样的提示词，各种方法",
+    "methods_first": "第 1 个：{share}（{hits}/{n}）",
+    "methods_tail": "第 2–{last} 个：{share}（{hits}/{n}）",
+    "methods_note": "{prompts} 条提示词合在一起计数，坐标轴相同。看开头与后段：起草者是起步准，还是后劲足？浅色：不到 20 "
+    "例。",
+    "sure_threshold": "最低置信度",
+    "sure_held": "不送出",
+    "sure_cut": "这次运行到目前为止的 {drafted} 个猜测里，有 {held} 个不会送出；{accepted} 个被接受的猜测里，会失去 {lost} "
+    "个。核对了却没有换来 token 的行：原来是 {all} 行的 {before}，现在是 {rows} 行的 {wasted}。",
+    "sure_cut_nothing": "目前还没有任何猜测。",
+    "sure_exact": "这是数出来的，不是估计：这次运行送出了全部猜测，每个猜测的结果都有记录。真正重跑时，"
+    "后续各轮会从别处开始。",
+    "sure_from": "这次运行本身没有送出低于 {sent} 的猜测；它们会怎样无从得知，这里也没有计入。",
+    "sure_below": "这次运行本身没有送出低于 {sent} 的猜测：阈值再低，记录里也没有可数的，所以这里不变。",
+    "sure_reliable": "它的把握可信吗？",
+    "sure_position": "哪些猜测",
+    "sure_all": "全部猜测",
+    "sure_reliable_nothing": "还没有带置信度的猜测经过判定。",
+    "sure_reliable_little": "{n} 个判定过的猜测：样本太少，这些点还会跳动。落在虚线上，就表示说有六成把握的，"
+    "真有六成被接受。下方数字：每格的猜测个数。",
+    "sure_reliable_note": "{n} 个判定过的猜测。落在虚线上，就表示说有六成把握的，真有六成被接受；在线上方是过谦，"
+    "在线下方是过于自信。下方数字：每格的猜测个数。",
+    "sure_ece": "ECE",
+    "sure_ece_is": "离虚线的平均距离",
+    "sure_brier": "Brier",
+    "sure_brier_is": "均方误差",
+    "sure_auroc": "AUROC",
+    "sure_auroc_is": "被接受者排在被拒者之上的机会",
 }  # fmt: skip
