@@ -5,25 +5,30 @@ from pathlib import Path
 import gradio as gr
 
 ASSETS = Path(__file__).parents[1] / "assets"
-VIEWER = ("base", "run", "player", "tape", "card", "chart", "fade", "sure", "viewer")  # scripts, in the order in which they build
+VIEWER = (  # scripts, in the order in which they build
+    "base", "run", "player", "tape", "log", "card", "chart", "fade", "sure", "picture", "files", "keep", "viewer",
+)  # fmt: skip
 
 
 def viewer() -> str:
-    """The viewer's scripts as one: it defines mountViewer(element, source) and knows nothing of Gradio."""
-    return "\n".join((ASSETS / f"{name}.js").read_text(encoding="utf-8") for name in VIEWER)
+    """The viewer's scripts as one: it defines mountViewer(element, source) and knows nothing of Gradio. It stands in the head,
+    from where a file that plays offline takes it along."""
+    scripts = "\n".join((ASSETS / f"{name}.js").read_text(encoding="utf-8") for name in VIEWER)
+    return f"(() => {{\n{scripts}\nwindow.mountViewer = mountViewer;\n}})();"
 
 
 class Tape(gr.HTML):
-    """Its value is a JSON string: {"run": header, "rounds": [...], "end": record or null, "final": bool}."""
+    """Its value is a JSON string: {"run": header, "rounds": [...], "end": record or null, "final": bool}; the last message also
+    holds the prompt's token ids, "ids"."""
 
     def __init__(self, value: str = "", **settings):
         super().__init__(
             value=value,
             html_template='<div class="tape"></div>',
-            js_on_load=f"{viewer()}\nmountViewer(element.querySelector('.tape'), specscope.source(props, watch));",
+            js_on_load="mountViewer(element.querySelector('.tape'), specscope.source(props, watch));",
             apply_default_css=False,
             **settings,
         )
 
     def api_info(self):
-        return {"type": "string", "description": "JSON: {run, rounds, end, final}, the records of engine/trace.py"}
+        return {"type": "string", "description": "JSON: {run, rounds, end, final, ids}, the records of engine/trace.py"}

@@ -57,8 +57,8 @@ Object.assign(specscope, (() => {
 
   /** Gradio's value as the source of a tape. */
   function source(props, watch) {
-    return { words, connect(tape) {
-      const pass = () => tape.take(props.value);
+    return { words, link: specscope.link, connect(tape) {
+      const pass = () => { specscope.link.sees(props.value); tape.take(props.value); };
       listeners.push(news => {
         if (news.language) tape.speak(news.language);
         if (news.state === "stopped" || news.state === "broken") tape.stop();
@@ -94,5 +94,5 @@ Object.assign(specscope, (() => {
     if (tape && tape.getBoundingClientRect().bottom < 80) tape.scrollIntoView({ block: "center" });
   });
 
-  return { relabel, status, source, mine, language: () => language };
+  return { relabel, status, source, mine, language: () => language, hear: listen => listeners.push(listen) };
 })());

@@ -2,14 +2,17 @@
 //
 // mountViewer(element, source) fills an empty element. source.words holds one dictionary per language, source.connect(viewer)
 // receives the entrances: viewer.take(message), viewer.speak(language), viewer.stop(). Nothing here knows who sends.
+// If the source knows of links (assets/link.js), source.link has: address(what is shown) as a string, place(header) that a link
+// names, the view to open, hidden names, and what can be hidden.
 
 function mountViewer(element, source) {
   const R = openRun(source.words);
   const { worded, speak } = speller(R);
-  const player = mountPlayer(R, element), tape = mountTape(R);
-  const views = [mountCard(R), mountFade(R), mountSure(R)];
+  const player = mountPlayer(R, element), tape = mountTape(R), log = mountLog(R);
+  const known = [mountCard(R), mountFade(R), mountSure(R)], views = known.filter(view => !source.link?.hidden.has(view.name));
+  const keep = mountKeep(R, element, source.link, known.map(view => view.name), () => open?.name);
   const tabs = worded(make("div.view-tabs", { role: "tablist" }), "views", "aria-label");
-  let open = views[0];
+  let open = views.find(view => view.name === source.link?.open) ?? views[0];
 
   for (const view of views) {
     view.node.id = "view-" + view.name;
@@ -38,12 +41,15 @@ function mountViewer(element, source) {
     return view;
   }
 
-  element.replaceChildren(tape.node, player.node, tape.sentence, tape.legend, tabs, ...views.map(view => view.node));
-  const shown = hook => (...values) => open[hook]?.(...values);
+  element.replaceChildren(tape.node, player.node, tape.sentence, log.node, tape.legend, ...(views.length ? [tabs] : []),
+    ...views.map(view => view.node), keep.node);
+  player.bind(keep.keys);
+  const shown = hook => (...values) => open?.[hook]?.(...values);
   const all = hook => (...values) => { for (const view of views) view[hook]?.(...values); };
   R.join(tape, player, { begin: all("begin"), add: all("add"), draw: shown("draw"), point: shown("point"), speak: all("speak") },
-    { speak() { speak(); element.lang = R.language; } });
-  choose(open);
+    log, keep, { speak() { speak(); element.lang = R.language; }, signs() { element.classList.toggle("no-signs", !R.signs); } });
+  if (open) choose(open);
   R.speak(R.language);
+  if (source.link?.signs === false) R.sign(false);
   source.connect({ take: R.take, speak: R.speak, stop() { R.stop(); tape.stopped(); } });
 }
