@@ -25,8 +25,8 @@ const cellOf = value => value == null ? "" : /[",\n\r]/.test(String(value)) ? `"
 function tableOf(R) {
   const rows = R.rounds.flatMap((round, index) => [...round.draft.keys(), ...ownEmit(round) ? ["own"] : []].map(slot => {
     const id = tokenAt(round, slot), own = ownEmit(round);
-    const facts = { id, own, text: round.texts[id], ...slot === "own" ? { f: round.final } : { d: round.draft[slot], v: round.verify[slot] } };
-    return Object.values(COLUMNS).map(read => cellOf(read(index, slot, facts))).join();
+    const facts = slot === "own" ? { f: round.final } : { d: round.draft[slot], v: round.verify[slot] };
+    return Object.values(COLUMNS).map(read => cellOf(read(index, slot, { id, own, text: round.texts[id], ...facts }))).join();
   }));
   return "\ufeff" + [Object.keys(COLUMNS).join(), ...rows].join("\r\n") + "\r\n";
 }
@@ -44,6 +44,7 @@ function pageOf(R) {
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src blob:">
 <title>SpecScope</title>
 <style>body { margin: 0; font-family: system-ui, sans-serif; background: #ffffff; } .dark body { background: #0f172a; }
+:root { color-scheme: light; } :root.dark { color-scheme: dark; }
 body > * { max-width: 1080px; margin: 0 auto; padding: 24px; } nav { padding-bottom: 0; text-align: right; } main { padding-top: 8px; }</style>
 <style id="viewer-style">${style}</style>
 </head>

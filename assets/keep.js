@@ -40,18 +40,20 @@ function mountKeep(R, element, link, views, open) {
   // -- links
   const shown = () => ({ header: R.header, hash: R.end?.hash, step: R.at, pins: R.pins, open: open(), signs: R.signs, language: R.language });
 
-  /** To the clipboard; where that is denied, into a field from which it can be taken by hand. */
-  async function copy(address) {
-    history.replaceState(history.state, "", address);
+  /** Calls denied() where the clipboard is closed to the page, as inside most frames. */
+  async function copy(address, denied) {
     try {
       await navigator.clipboard.writeText(address);
       tell("copied");
-    } catch {
-      field.value = address;
-      byHand.showModal();
-      field.select();
-      tell("copy_by_hand");
-    }
+      return true;
+    } catch { denied(); }
+  }
+
+  /** The link to what is shown goes into the clipboard and the address bar, or into a field to take it from by hand. */
+  function share() {
+    field.value = link.address(shown());
+    try { history.replaceState(history.state, "", field.value); } catch { /* a frame without an address of its own */ }
+    copy(field.value, () => { byHand.showModal(); field.select(); });
   }
   const closing = dialog => {
     dialog.append(worded(make("button.keep-button", { type: "button" }), "close"));
@@ -62,50 +64,54 @@ function mountKeep(R, element, link, views, open) {
   const field = worded(make("input.keep-address", { readonly: "", type: "text" }), "keep_address", "aria-label");
   const byHand = closing(make("dialog.keep-dialog", {}, worded(make("p"), "copy_by_hand"), field));
 
-  // a lesson: the same link with names of what is hidden
-  const lesson = link && lessonDialog();
-  function lessonDialog() {
-    const boxes = [], address = worded(make("input.keep-address", { readonly: "", type: "text" }), "keep_address", "aria-label");
+  /** A lesson: the same link with names of what is hidden. The dialog is there only while it is open. */
+  function lesson() {
+    const boxes = [], told = key => R.say(key), address = field.cloneNode(), hint = make("p", { role: "status" }, told("lesson_hint"));
     const box = (name, words, on) => {
-      const check = make("input", { type: "checkbox", value: name, ...on && { checked: "" } });
-      boxes.push(check);
-      return make("label", {}, check, worded(make("span"), words));
+      boxes.push(make("input", { type: "checkbox", value: name, ...on && { checked: "" } }));
+      return make("label", {}, boxes.at(-1), make("span", {}, told(words)));
     };
-    const part = (title, names) => make("fieldset", {}, worded(make("legend"), title), ...Object.entries(names).map(([name, words]) => box(name, words, link.hidden.has(name) && !link.teach)));
-    const large = box("teach", "lesson_teach", link.teach);
-    const send = worded(make("button.keep-button", { type: "button" }), "keep_copy");
-    const dialog = closing(make("dialog.keep-dialog.keep-lesson", {}, worded(make("h3"), "keep_lesson"), worded(make("p"), "lesson_hint"), large,
-      make("div.keep-boxes", {}, part("lesson_page", link.hideable.page), part("lesson_views", Object.fromEntries(views.map(name => [name, "view_" + name]))),
-        part("lesson_viewer", link.hideable.viewer)), address, send));
+    const part = (title, names) => make("fieldset", {}, make("legend", {}, told(title)),
+      make("div", {}, ...Object.entries(names).map(([name, words]) => box(name, words, link.asked.has(name)))));
+    const large = box("teach", "lesson_teach", link.teach), [teach] = boxes.splice(0);
+    const send = make("button.keep-button", { type: "button" }, told("keep_copy"));
+    const dialog = closing(make("dialog.keep-dialog", {}, make("h3", {}, told("keep_lesson")), hint, large,
+      make("div.keep-boxes", {}, part("lesson_page", link.hideable.page),
+        make("div", {}, part("lesson_views", Object.fromEntries(views.map(name => [name, "view_" + name]))), part("lesson_viewer", link.hideable.viewer))),
+      address, send));
     const write = () => {
-      const hide = boxes.filter(check => check.checked && check.value !== "teach").map(check => check.value).join();
-      address.value = link.address(shown(), { hide, teach: boxes.find(check => check.value === "teach").checked || null });
+      const hide = boxes.filter(check => check.checked).map(check => check.value).join();
+      address.value = link.address(shown(), { hide, teach: teach.checked || null });
     };
     dialog.addEventListener("change", write);
+    dialog.addEventListener("close", () => dialog.remove());
     send.addEventListener("click", async () => {
-      try { await navigator.clipboard.writeText(address.value); dialog.close(); tell("copied"); } catch { address.focus(); address.select(); tell("copy_by_hand"); }
+      if (await copy(address.value, () => { R.write(hint, "copy_by_hand"); address.select(); })) dialog.close();
     });
-    return { dialog, show() { write(); dialog.showModal(); } };
+    node.append(dialog);
+    write();
+    dialog.showModal();
   }
 
   const node = make("section.keep", {},
-    ...link ? [group("share", button("copy", () => copy(link.address(shown()))), button("lesson", () => lesson.show()))] : [],
+    ...link ? [group("share", button("copy", share), button("lesson", lesson))] : [],
     group("save", ...document.getElementById("viewer-script") ? files : files.filter(file => file.dataset.keep !== "page")),
-    group("load", button("open", () => chosen.click()), chosen), make("div.keep-told", {}, hash, note), byHand, ...link ? [lesson.dialog] : []);
+    group("load", button("open", () => chosen.click()), chosen), make("div.keep-told", {}, hash, note), byHand);
   worded(node, "keep", "aria-label");
 
   /** The run's hash; beside it, once a linked run has ended here, whether it is the link's. */
   function stampHash() {
     const own = R.end?.hash, given = R.header?.badge === "measured" && place?.hash;
     const verdict = !own || !given ? [] : own === given ? [["hash_same", {}]] : [["hash_differs", { given: given.slice(0, 8) }]];
-    hash.replaceChildren(...fill(R.say(own ? "hash" : "hash_none"), { hash: String(own).slice(0, 8) }), ...verdict.flatMap(([key, values]) => [" ", ...fill(R.say(key), values)]));
+    hash.replaceChildren(...fill(R.say(own ? "hash" : "hash_none"), { hash: String(own).slice(0, 8) }),
+      ...verdict.flatMap(([key, values]) => [" ", ...fill(R.say(key), values)]));
     hash.dataset.same = verdict.length ? String(own === given) : "";
     hash.title = R.say("hash_what");
   }
 
   if (link?.ignored.length) tell("link_ignored", { names: link.ignored.join(", ") });
   return {
-    node, keys: link && !link.hidden.has("keep") ? { s: () => copy(link.address(shown())) } : {},
+    node, keys: link && !link.hidden.has("keep") ? { s: share } : {},
     begin() { place = link?.place(R.header) ?? null; stampHash(); },
     arrive() {
       stampHash();

@@ -43,12 +43,14 @@ Object.assign(specscope, (() => {
   if (link.k > bounds.block && bounds.blocks.includes(link.method)) { delete link.k; ignored.push("k"); }
 
   // -- what it does to the page: Gradio's controls are filled by events (app/ui.py), hidden things are no tab stops either
-  const hidden = new Set([...link.hide ?? [], ...link.teach ? MENUS : []]);
+  const asked = new Set(link.hide), hidden = new Set([...asked, ...link.teach ? MENUS : []]);
   const spot = name => VIEWER[name]?.[1] ?? (name in PAGE || settings.includes(name) ? "#" + name : null);
   const spots = [...hidden].map(spot).filter(Boolean);
   if (link.teach) spots.push("footer");
-  if (spots.length) document.head.append(Object.assign(document.createElement("style"), { textContent: `${spots.join()} { display: none !important; }` }));
-  document.documentElement.classList.toggle("teach", Boolean(link.teach));
+  const style = document.createElement("style");
+  if (spots.length) style.textContent = `${spots.join()} { display: none !important; }`;
+  document.head.append(style);
+  if (link.teach) document.documentElement.classList.add("teach");
 
   const names = "prompt" in link || "method" in link;           // does it name a run?
   let controls = {}, due = names, filled = false, ready = false, served = !names, place = link;
@@ -79,7 +81,8 @@ Object.assign(specscope, (() => {
   // -- the run in view against the link
   function settingsOf(header) {
     const { temperature, top_p, top_k, min_p, max_new } = header.sampling;
-    const own = { prompt: header.prompt?.text, method: header.method, rule: header.rule, seed: header.seed, temperature, top_p, top_k, min_p, max_new, ...header.knobs };
+    const { method, rule, seed, prompt, knobs } = header;
+    const own = { prompt: prompt?.text, method, rule, seed, temperature, top_p, top_k, min_p, max_new, ...knobs };
     return Object.fromEntries(settings.filter(name => own[name] != null).map(name => [name, own[name]]));
   }
 
@@ -93,11 +96,11 @@ Object.assign(specscope, (() => {
 
   /** What the link says about a run: hash, step, pins; step and pins once. Null if it is about another run. */
   function placeOf(header) {
-    const here = header.badge === "measured" ? names && Object.entries(settingsOf(header)).every(([name, value]) => !(name in link) || link[name] === value) : served;
-    if (!here) return null;
-    const { hash, step, pin = [] } = place;
+    const named = ([name, value]) => !(name in link) || link[name] === value;
+    if (header.badge === "measured" ? !names || !Object.entries(settingsOf(header)).every(named) : !served) return null;
+    const { hash, step, pin = [] } = place, slotOf = text => text === "own" ? text : Number(text);
     place = { hash };
-    return { hash, step, pins: pin.map(text => text.split(".")).map(([round, slot]) => ({ round: Number(round), slot: slot === "own" ? slot : Number(slot) })) };
+    return { hash, step, pins: pin.map(text => text.split(".")).map(([round, slot]) => ({ round: Number(round), slot: slotOf(slot) })) };
   }
 
   // -- writing
@@ -108,12 +111,13 @@ Object.assign(specscope, (() => {
     const all = { ...controls, ...header && settingsOf(header), ...seen, ...kept }, query = new URLSearchParams();
     for (const name of KEYS)
       if (all[name] != null && all[name] !== "") query.set(name, typeof all[name] === "boolean" ? Number(all[name]) : all[name]);
-    return location.origin + location.pathname + "?" + query;
+    return location.origin + location.pathname + "?" + String(query).replaceAll("%2C", ",");
   }
 
   const hideable = {
     page: Object.fromEntries([...settings.map(name => [name, name === "seed" ? "seed_label" : name]), ...Object.entries(PAGE)]),
     viewer: Object.fromEntries(Object.entries(VIEWER).map(([name, [words]]) => [name, words])),
   };
-  return { restore, settle, link: { address, place: placeOf, sees, hidden, hideable, ignored, open: link.open, signs: link.signs, teach: Boolean(link.teach) } };
+  const { open, signs, teach = false } = link;
+  return { restore, settle, link: { address, place: placeOf, sees, asked, hidden, hideable, ignored, open, signs, teach } };
 })());

@@ -3,9 +3,10 @@
 /** An <svg> node. `element` lends its inks. */
 function pictureOf(R, element) {
   const style = getComputedStyle(element), ink = name => style.getPropertyValue("--" + name).trim();
-  const INKS = { kept: "kept", guess: "kept", checking: "kept", rejected: "rejected", not_reached: "dead", correction: "target", bonus: "target", plain: "target" };
+  const INKS = { kept: "kept", guess: "kept", checking: "kept", rejected: "rejected", not_reached: "dead",
+                 correction: "target", bonus: "target", plain: "target" };
   const MONO = ink("mono"), SANS = "system-ui, sans-serif", pen = document.createElement("canvas").getContext("2d");
-  const GAP = 10, EDGE = 28, LINE = 28, FIRST = EDGE + 36;
+  const LEAST = 720, GAP = 10, EDGE = 28, LINE = 28, FIRST = EDGE + 36;
   const clean = text => text.replace(/[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu, "\ufffd");   // what XML can hold
   const wide = (text, size, font = SANS, weight = 400) => { pen.font = `${weight} ${size}px ${font}`; return pen.measureText(text).width; };
   const write = (text, x, y, { size = 13, fill = ink("text"), font = SANS, ...more } = {}) =>
@@ -19,8 +20,8 @@ function pictureOf(R, element) {
       const size = kind === "hex" ? 11 : 13, width = kind === "space" ? 8 : wide(clean(text), size, MONO) + (kind === "hex" ? 6 : 0);
       const sign = kind !== "", shown = sign && (kind === "space" || !R.signs) ? "none" : fill;   // a space's sign is a line
       const inset = kind === "hex" ? 3 : 0;
-      nodes.push(write(text, x + inset, y, { size, fill: shown, font: MONO, ...kind !== "space" && { textLength: width - 2 * inset, lengthAdjust: "spacingAndGlyphs" },
-        ...kind === "blank" && { opacity: 0.6 } }));
+      const fixed = kind !== "space" && { textLength: width - 2 * inset, lengthAdjust: "spacingAndGlyphs" };   // whatever font there is
+      nodes.push(write(text, x + inset, y, { size, fill: shown, font: MONO, ...fixed, ...kind === "blank" && { opacity: 0.6 } }));
       if (kind === "space" && R.signs) nodes.push(svg("path", { d: `M${x + 1} ${y - 4}v4h6v-4`, stroke: fill, fill: "none", opacity: 0.6 }));
       if (kind === "hex") nodes.push(svg("rect", { x: x + 0.5, y: y - 11, width: width - 1, height: 14, rx: 3, stroke: fill, fill: "none", opacity: 0.6 }));
       x += width;
@@ -52,9 +53,11 @@ function pictureOf(R, element) {
     return [...fates.map((fate, slot) => [slot, fate]).filter(([, fate]) => fate !== "empty"), ...over && ownEmit(round) ? [["own", fateIn(round, "own")]] : []];
   });
   const guesses = Math.max(0, ...R.rounds.map(round => round.draft.length)), columns = [...Array(guesses).keys(), "own"];
-  const widths = columns.map(slot => Math.max(56, ...rows.map((row, index) => row.filter(cell => cell[0] === slot).map(([, fate]) => chip(index, slot, fate, 0, 0).width)[0] ?? 0)));
+  const least = (LEAST - FIRST - EDGE - 80) / columns.length;
+  const needs = slot => rows.flatMap((row, index) => row.filter(cell => cell[0] === slot).map(([, fate]) => chip(index, slot, fate, 0, 0).width));
+  const widths = columns.map(slot => Math.max(56, least, ...needs(slot)));
   const starts = widths.map((_, i) => FIRST + sum(widths.slice(0, i))), times = FIRST + sum(widths) + GAP;
-  const width = Math.max(720, times + 70 + EDGE), room = width - 2 * EDGE;
+  const width = Math.max(LEAST, times + 70 + EDGE), room = width - 2 * EDGE;
 
   // -- above: what ran; below: what happened last, and what the signs mean
   function paragraph(text, y, size, fill, weight = 400) {
@@ -82,7 +85,8 @@ function pictureOf(R, element) {
     const word = R.say("fate_" + fate), long = wide(word, 13), colour = ink(INKS[fate]);
     if (x + long + 50 > width - EDGE) { x = EDGE; y += 24; }
     const hatch = fate === "not_reached" ? [svg("rect", { x: x - 4, y: y - 15, width: long + 26, height: 21, rx: 4, fill: "url(#hatch)" })] : [];
-    const node = svg("g.legend", {}, ...hatch, write(GLYPHS[fate], x, y, { size: 12, fill: colour }), write(word, x + 18, y, { fill: colour }), ...lineOf(fate, x + 18, y, long, colour));
+    const node = svg("g.legend", {}, ...hatch, write(GLYPHS[fate], x, y, { size: 12, fill: colour }),
+      write(word, x + 18, y, { fill: colour }), ...lineOf(fate, x + 18, y, long, colour));
     x += long + 46;
     return node;
   });
