@@ -43,7 +43,9 @@ def copied(page):
 
 def control(page, name):
     """A native control's value."""
-    return page.locator(f"#{name} input[type=number], #{name} textarea, #{name} input[type=radio]:checked").first.input_value()
+    return page.locator(
+        f"#{name} input[type=number], #{name} textarea, #{name} input[type=radio]:checked"
+    ).first.input_value()
 
 
 def repeated(page, same="true"):
@@ -96,7 +98,9 @@ def test_m1_a12_open_and_copy_again_is_the_same_link_and_hash(visit, bundled):
 
 def test_a12_another_result_is_called_different(visit, bundled):
     """The hash stands on the page; where it is not the link's, the page says so. A link with another seed has another hash."""
-    link = f"{bundled}/?" + urlencode({"prompt": "xy xy", "method": "ngram", "max_new": 12, "temperature": 1, "seed": 3})
+    link = f"{bundled}/?" + urlencode(
+        {"prompt": "xy xy", "method": "ngram", "max_new": 12, "temperature": 1, "seed": 3}
+    )
     page = visit(link)
     expect(page.locator(".tape-badge")).to_contain_text("measured", timeout=60_000)
     finished(page)
@@ -188,8 +192,10 @@ def stops(page, presses=70):
     seen = set()
     for _ in range(presses):
         page.keyboard.press("Tab")
-        seen |= set(page.evaluate("""() => { const names = []; for (let e = document.activeElement; e; e = e.parentElement)
-            names.push(e.id, ...e.classList); return names; }"""))
+        seen |= set(
+            page.evaluate("""() => { const names = []; for (let e = document.activeElement; e; e = e.parentElement)
+            names.push(e.id, ...e.classList); return names; }""")
+        )
     return seen
 
 
