@@ -57,7 +57,7 @@ function pictureOf(R, element) {
   const needs = slot => rows.flatMap((row, index) => row.filter(cell => cell[0] === slot).map(([, fate]) => chip(index, slot, fate, 0, 0).width));
   const widths = columns.map(slot => Math.max(56, least, ...needs(slot)));
   const starts = widths.map((_, i) => FIRST + sum(widths.slice(0, i))), times = FIRST + sum(widths) + GAP;
-  const width = Math.max(LEAST, times + 70 + EDGE), room = width - 2 * EDGE;
+  const width = Math.ceil(Math.max(LEAST, times + 70 + EDGE)), room = width - 2 * EDGE;
 
   // -- above: what ran; below: what happened last, and what the signs mean
   function paragraph(text, y, size, fill, weight = 400) {
@@ -90,7 +90,7 @@ function pictureOf(R, element) {
     x += long + 46;
     return node;
   });
-  const height = y + EDGE;
+  const height = Math.ceil(y + EDGE);
   const hatch = svg("pattern", { id: "hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
     svg("path", { d: "M0 0v5", stroke: ink("dead"), "stroke-opacity": 0.45 }));
   return svg("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`, lang: R.language },

@@ -294,21 +294,12 @@ def read(path: str | Path) -> list[dict]:
 
 
 _HEADER = (
-    "id",
-    "method",
-    "knobs",
-    "rule",
-    "lossless",
-    "models",
-    "tokenizer_hash",
-    "sampling",
-    "seed",
-    "machine",
-    "badge",
-    "started",
-)
-_ROUND = ("i", "prefix_len", "t0", "t_draft", "t_target", "t_verify", "t_other", "rows", "draft", "verify", "emit", "final", "texts",
-          "counts", "done", "note")  # fmt: skip
+    "id", "method", "knobs", "rule", "lossless", "models", "tokenizer_hash", "sampling", "seed", "machine", "badge", "started",
+)  # fmt: skip
+_ROUND = (
+    "i", "prefix_len", "t0", "t_draft", "t_target", "t_verify", "t_other", "rows", "draft", "verify", "emit", "final", "texts",
+    "counts", "done", "note",
+)  # fmt: skip
 
 
 def validate(records: list[dict]) -> None:

@@ -159,7 +159,8 @@ def test_m3_one_file_plays_offline(visit, hostile, browser, tmp_path):
     alone.goto(path.as_uri())
     alone.wait_for_selector(".tape-text span:not([hidden])", timeout=5000)
     before = int(alone.locator(".tape-scrub").input_value())
-    alone.wait_for_function(f"document.querySelector('.tape-scrub').value > {before + 1}", timeout=8000)
+    expect(alone.locator(".tape-scrub")).not_to_have_value(str(before), timeout=8000)
+    assert int(alone.locator(".tape-scrub").input_value()) > before
     assert seen(alone) == live
     assert alone.title() == "SpecScope: " + " ".join(support.HOSTILE)[:60]
     alone.locator("nav select").select_option("zh")
@@ -169,7 +170,7 @@ def test_m3_one_file_plays_offline(visit, hostile, browser, tmp_path):
     assert (
         again.read_text(encoding="utf-8").count("</script>") == path.read_text(encoding="utf-8").count("</script>") == 2
     )
-    assert "http" not in re.sub(r"http://www\.w3\.org/\d+/svg", "", path.read_text(encoding="utf-8"))
+    assert set(re.findall(r"https?://[^\s\"]+", path.read_text(encoding="utf-8"))) == {"http://www.w3.org/2000/svg"}
     assert asked == [path.as_uri()] and not bad
     context.close()
 
@@ -217,8 +218,9 @@ def test_m4_drawing_and_picture_equal_the_page(visit, toy, tmp_path):
     )
     assert [int.from_bytes(data[at : at + 4]) for at in (16, 20)] == [int(2 * width), int(2 * height)]
     inked = page.evaluate(
-        """async data => { const b = await createImageBitmap(new Blob([Uint8Array.from(data)])), c = new OffscreenCanvas(b.width, b.height);
-        const p = c.getContext("2d"); p.drawImage(b, 0, 0); const d = p.getImageData(0, 0, b.width, b.height).data, found = new Set();
+        """async data => { const b = await createImageBitmap(new Blob([Uint8Array.from(data)])), found = new Set();
+        const p = new OffscreenCanvas(b.width, b.height).getContext("2d"); p.drawImage(b, 0, 0);
+        const d = p.getImageData(0, 0, b.width, b.height).data;
         for (let i = 0; i < d.length; i += 4) found.add(d.slice(i, i + 3).join()); return [...found]; }""",
         list(data),
     )
@@ -257,7 +259,7 @@ BAD = {
     "future": (at(0, "schema", to=2), "this is no trace file"),
     "headless": (broken(lambda r: r.pop(0)), "this is no trace file"),
     "alone": (broken(lambda r: r.__delitem__(slice(1, None))), "holds no round"),
-    "cut": (broken(lambda r: None)[:-400], "line 6 is no record"),
+    "cut": (broken(lambda r: None)[:-10], "line 6 is no record"),
     "gap": (broken(lambda r: r.pop(2)), "line 3 should be round 2"),
     "order": (broken(lambda r: r.insert(1, r.pop(2))), "line 2 should be round 1"),
     "after": (broken(lambda r: r.append(r[1])), "line 7 is no record"),
@@ -364,10 +366,12 @@ def test_a8_signs_come_and_go_and_nothing_moves(visit, toy, tmp_path):
     """The toggle hides and shows the signs of blanks and bytes; tokens, texts and every place stay what they are."""
     page = ready(visit(toy))
     scrub(page, 1)
-    measure = """() => [...document.querySelectorAll(".tape-line:not([hidden]) [data-round], .tape-stage [data-round], .tape-text span:not([hidden])")]
-        .map(c => { const b = c.getBoundingClientRect(); return [b.x + scrollX, b.y + scrollY, b.width, b.height, c.textContent]; })"""
+    tokens = ".tape-line:not([hidden]) [data-round], .tape-stage [data-round], .tape-text span:not([hidden])"
+    measure = f"""() => [...document.querySelectorAll("{tokens}")].map(c => {{ const b = c.getBoundingClientRect();
+        return [b.x + scrollX, b.y + scrollY, b.width, b.height, c.textContent]; }})"""
     looks = """() => [".tape-line .space", ".tape-line .blank", ".tape-line .hex", ".tape-text .blank"].map(s => {
-        const look = getComputedStyle(document.querySelector(s)); return [look.visibility, look.color, look.borderBottomColor].join(); })"""
+        const look = getComputedStyle(document.querySelector(s));
+        return [look.visibility, look.color, look.borderBottomColor].join(); })"""
     places, on = page.evaluate(measure), page.evaluate(looks)
     button = page.locator(".tape-signs")
     assert button.get_attribute("aria-pressed") == "true"

@@ -76,8 +76,8 @@ def test_m1_a12_open_and_copy_again_is_the_same_link_and_hash(visit, bundled):
     at, place = page.locator(".tape-scrub").input_value(), page.locator(".tape-place").inner_text()
     link = copied(page)
     told = {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
-    expected = {"prompt": "ab ab, <b>ab</b> & 你好 + 100%", "method": "ngram", "temperature": "0.7", "seed": "9", "max_new": "30",
-                "k": "4", "step": at, "pin": "2.own,4.own", "open": "fade", "lang": "en"}  # fmt: skip
+    expected = {"prompt": "ab ab, <b>ab</b> & 你好 + 100%", "method": "ngram", "temperature": "0.7", "seed": "9",
+                "max_new": "30", "k": "4", "step": at, "pin": "2.own,4.own", "open": "fade", "lang": "en"}  # fmt: skip
     assert expected.items() <= told.items() and re.fullmatch("[0-9a-f]{16}", told["hash"])
     assert set(sources.LIMITS) | set(sources.SWITCHES) <= told.keys()
     for _ in range(2):
