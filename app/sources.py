@@ -27,7 +27,7 @@ KNOBS = {  # which settings a method listens to
     "dspark": ("k", "markov", "confidence", "threshold"),
 }  # fmt: skip
 SWITCHES = ("sampled", "markov", "confidence")
-BLOCK = 7  # most guesses of the block drafters that travel with the program
+BLOCK, BLOCKS = 7, ("dflash", "dspark")  # most guesses of the block drafters that travel with the program
 PROMPT = 2000  # characters
 LIMITS = {  # least, most, whole
     "k": (1, 16, True),
@@ -75,7 +75,7 @@ def problems(settings: dict) -> dict[str, tuple[str, dict]]:
     for name in SWITCHES:
         if not isinstance(settings[name], bool):
             found[name] = "bad_switch", {"name": name, "given": _short(settings[name])}
-    if settings["method"] in ("dflash", "dspark") and "k" not in found and settings["k"] > BLOCK:
+    if settings["method"] in BLOCKS and "k" not in found and settings["k"] > BLOCK:
         found["k"] = "bad_k_block", {"given": settings["k"], "method": settings["method"], "most": BLOCK}
     return found
 
@@ -118,12 +118,12 @@ class _Mail:
     """The records of one run, packed as messages; the newest rounds that fit go along, so that a lost message heals."""
 
     def __init__(self):
-        self.head, self.rounds, self.end, self.sent = "null", [], "null", 0
+        self.head, self.ids, self.rounds, self.end, self.sent = "null", "null", [], "null", 0
 
     def take(self, record: dict) -> None:
         if record["type"] == "run":
             prompt = {key: value for key, value in record["prompt"].items() if key != "ids"}
-            self.head = dumps({**record, "prompt": prompt})
+            self.head, self.ids = dumps({**record, "prompt": prompt}), dumps(record["prompt"].get("ids"))
         elif record["type"] == "round":
             self.rounds.append(dumps(record))
         elif record["type"] == "end":
@@ -135,11 +135,12 @@ class _Mail:
 
     def pack(self, rounds: int, final: bool = False) -> str:
         tail = ",".join(self.rounds[len(self.rounds) - rounds :])
-        return f'{{"run":{self.head},"rounds":[{tail}],"end":{self.end},"final":{"true" if final else "false"}}}'
+        close = f'"final":true,"ids":{self.ids}' if final else '"final":false'
+        return f'{{"run":{self.head},"rounds":[{tail}],"end":{self.end},{close}}}'
 
     def message(self, final: bool = False) -> str:
         limit = WHOLE if final else MESSAGE
-        room, count = limit - len(self.pack(0).encode()), 0
+        room, count = limit - len(self.pack(0, final).encode()), 0
         for line in reversed(self.rounds):
             room -= len(line.encode()) + 1
             if room < 0:
@@ -189,6 +190,8 @@ def _recording(prompt: str, method: str) -> Path | None:
     """Names come from visitors: they are looked up, never joined to a path."""
     name = f"{prompt}.{method}.jsonl.gz"
     return next((path for path in GALLERY.glob("*.jsonl.gz") if path.name == name), None)
+
+
 def experiment() -> dict:
     """The recorded comparison of methods, the prompts of each added up: {"machine", "date", "prompts": how many, "runs":
     {temperature: {variant: counts}}}."""

@@ -6,25 +6,31 @@ import gradio as gr
 
 ASSETS = Path(__file__).parents[1] / "assets"
 # the viewer's scripts, in the order in which they build on each other
-VIEWER = ("base", "run", "player", "tape", "card", "fair", "chart", "count", "fade", "sure", "lanes", "path", "viewer")
+VIEWER = (
+    "base", "run", "player", "tape", "log", "card", "fair", "chart", "count", "fade", "sure", "lanes", "path", "picture", "files",
+    "keep", "viewer",
+)  # fmt: skip
 
 
 def viewer() -> str:
-    """The viewer's scripts as one: it defines mountViewer(element, source) and knows nothing of Gradio."""
-    return "\n".join((ASSETS / f"{name}.js").read_text(encoding="utf-8") for name in VIEWER)
+    """The viewer's scripts as one: it defines mountViewer(element, source) and knows nothing of Gradio. It stands in the head,
+    from where a file that plays offline takes it along."""
+    scripts = "\n".join((ASSETS / f"{name}.js").read_text(encoding="utf-8") for name in VIEWER)
+    return f"(() => {{\n{scripts}\nwindow.mountViewer = mountViewer;\n}})();"
 
 
 class Tape(gr.HTML):
-    """Its value is a JSON string: {"run": header, "rounds": [...], "end": record or null, "final": bool}."""
+    """Its value is a JSON string: {"run": header, "rounds": [...], "end": record or null, "final": bool}; the last message also
+    holds the prompt's token ids, "ids"."""
 
     def __init__(self, value: str = "", elem_id: str | None = None):
         super().__init__(
             value=value,
             html_template='<div class="tape"></div>',
-            js_on_load=f"{viewer()}\nmountViewer(element.querySelector('.tape'), specscope.source(props, watch));",
+            js_on_load="mountViewer(element.querySelector('.tape'), specscope.source(props, watch));",
             apply_default_css=False,
             elem_id=elem_id,
         )
 
     def api_info(self):
-        return {"type": "string", "description": "JSON: {run, rounds, end, final}, the records of engine/trace.py"}
+        return {"type": "string", "description": "JSON: {run, rounds, end, final, ids}, the records of engine/trace.py"}

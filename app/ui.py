@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 
 from app import sources
 from app.guard import Guard
-from app.tape import ASSETS, Tape
+from app.tape import ASSETS, Tape, viewer
 from app.words import NAMES, WORDS, words
 
 EXAMPLES = json.loads((ASSETS / "prompts.json").read_text(encoding="utf-8"))
@@ -19,7 +19,7 @@ SETTINGS = (
     "prompt", "method", "k", "temperature", "top_p", "seed", "max_new", "rule", "top_k", "min_p", "sampled", "markov",
     "confidence", "threshold", "language",
 )  # fmt: skip
-STYLES = ("page", "tape", "fair", "views", "lanes", "path")
+STYLES = ("tape", "fair", "views", "lanes", "path", "files")  # of the viewer; the page around it has its own
 STATUS = '<div class="status" role="status" aria-live="polite"></div>'
 
 
@@ -127,6 +127,8 @@ def _layout():
             parts["tape"] = Tape(first, elem_id="tape")
         with gr.Column(scale=1, min_width=280, elem_id="try"):
             _settings(say, settings, parts, json.loads(first)["run"]["prompt"]["text"] if first else EXAMPLES["table"])
+    for name, component in settings.items():
+        component.elem_id = name  # by which a link can hide it
     return settings, parts
 
 
@@ -158,7 +160,7 @@ def _settings(say, settings, parts, prompt):
     settings["top_p"] = Slider(0.01, 1, 1, step=0.01, label=say["top_p"], info=say["top_p_info"])
     settings["max_new"] = Slider(1, 512, 96, step=1, label=say["max_new"])
     settings["seed"] = Number(0, precision=None, label=say["seed_label"], info=say["seed_info"])
-    with gr.Accordion(say["advanced"], open=False) as parts["advanced"]:
+    with gr.Accordion(say["advanced"], open=False, elem_id="advanced") as parts["advanced"]:
         settings["rule"] = Radio(
             _choices(say, "rule", sources.RULES), value="exact", elem_classes="told", label=say["rule"]
         )
@@ -207,10 +209,7 @@ def _head() -> str:
         "experiment": sources.experiment(),
         "labels": {code: list(_labels(say).values()) for code, say in WORDS.items()},
         "examples": list(EXAMPLES.values()),
-        "recordings": [name for name in EXAMPLES if sources.lanes(name)],
-    }
-    style, script = "".join(_read(f"{name}.css") for name in STYLES), _read("page.js")
-    return f"<style>{style}</style>\n<script>window.specscope = {sources.dumps(begun)};\n{script}</script>"
+STYLES = ("tape", "fair", "views", "lanes", "path", "files")  # of the viewer; the page around it has its own
 
 
 def _read(name: str) -> str:
@@ -227,12 +226,9 @@ def _wire(page, settings, parts):
     labelled = [named[name] for name in _labels(words("en"))]
 
     page.load(None, None, labelled, js="() => specscope.relabel()")
-    page.load(
-        None,
-        [language, prompt],
-        [language, prompt],
-        js="(_, prompt) => [specscope.language(), specscope.mine() || prompt]",
-    )
+    settle = {"fn": None, "inputs": inputs, "js": "(...values) => specscope.settle(values)"}
+    page.load(None, inputs, inputs, js="(...values) => specscope.restore(values)").then(**settle)
+    gr.on([component.change for component in inputs], **settle)
     page.load(watch, None, status, show_progress="hidden", concurrency_limit=None, api_name="status")
     language.change(None, language, labelled, js="wish => specscope.relabel(wish)")
 

@@ -76,8 +76,8 @@ Object.assign(specscope, (() => {
 
   /** Gradio's value as the source of a tape. */
   function source(props, watch) {
-    return { words, experiment, draws, lanes, recorded, prompts: recordings, connect(tape) {
-      const pass = () => tape.take(props.value);
+    return { words, experiment, link: specscope.link, draws, lanes, recorded, prompts: recordings, connect(tape) {
+      const pass = () => { specscope.link.sees(props.value); tape.take(props.value); };
       listeners.push(news => {
         if (news.language) tape.speak(news.language);
         if (news.state === "stopped" || news.state === "broken") tape.stop();
@@ -113,5 +113,5 @@ Object.assign(specscope, (() => {
     if (tape && tape.getBoundingClientRect().bottom < 80) tape.scrollIntoView({ block: "center" });
   });
 
-  return { relabel, status, pause, source, mine, language: () => language };
+  return { relabel, status, pause, source, mine, language: () => language, hear: listen => listeners.push(listen) };
 })());

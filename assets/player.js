@@ -193,7 +193,7 @@ function mountPlayer(R, element) {
       if (round.draft.some(d => sureOf(d) != null)) there.add("unsure");
     },
     arrive() {
-      if (calm.matches) R.at = R.beats.length - 1;
+      if (calm.matches && R.playing) R.at = R.beats.length - 1;
       run();
     },
     hold() { draw(); run(); },

@@ -1,7 +1,8 @@
 // The run in view: the rounds received so far, one playhead, one selection, two pins. Every view is a fold over these.
 //
 // openRun(words) knows nothing of the page. A view is an object whose hooks are called, each if it is there:
-// begin() a new run, add(round, index) one more round, draw() the playhead moved, point() the selection changed, speak().
+// begin() a new run, add(round, index) one more round, arrive() a message was taken in, draw() the playhead moved,
+// point() the selection changed, signs() blanks got or lost their signs, speak().
 
 // ---- a round as beats ------------------------------------------------------------------------------------------------
 
@@ -44,6 +45,24 @@ function pieceNode(round, token) {
   return node;
 }
 
+/** What happened in a round, said in one sentence: nodes and text. Before the first round: what all this is about. */
+function sentenceOf(R, index) {
+  if (index < 0) return fill(R.say("sentence_start"), {});
+  const round = R.rounds[index], own = ownEmit(round), kept = keptEmits(round).length;
+  const refused = round.verify.find(v => v.verdict === "rejected");
+  const token = id => make("code", {}, pieceNode(round, id));
+  const values = { round: index + 1, drafted: round.draft.length, kept, tokens: round.emit.length, rows: round.rows };
+  if (own) values.own = token(own.token_id);
+  if (refused) {
+    values.refused = token(round.draft[refused.slot].token_id);
+    Object.assign(values, { chance: probability(refused.ratio), draw: probability(refused.u) });
+  }
+  const ending = [!round.draft.length && round.note && "note_" + round.note, round.done && "done_" + round.done];
+  const what = !round.draft.length ? (index === 0 ? "sentence_prompt" : "sentence_plain")
+    : !own ? "sentence_ended" : refused ? (R.header.rule === "match" || refused.u == null ? "sentence_differs" : "sentence_rejected") : "sentence_all";
+  return [...fill(R.say(what), values), ...ending.map(key => key && R.say(key)).filter(Boolean).map(told => " " + told)];
+}
+
 // ---- the run ---------------------------------------------------------------------------------------------------------
 
 /** Where the playhead stops: at every beat, at the end of every kind of beat, at the end of every round. */
@@ -62,10 +81,11 @@ const MARKS = {
 
 function openRun(words) {
   const R = { id: null, header: null, rounds: [], beats: [], end: null, final: false, at: -1, held: false, playing: false,
-              shown: null, pins: [], language: "en" };
-  const views = [], starts = [];                              // starts: the first beat of every round
+              shown: null, pins: [], language: "en", signs: true };
+  const views = [], starts = [], aside = new Set();           // starts: the first beat of every round; aside: runs that a file replaced
   const call = (hook, ...values) => { for (const view of views) view[hook]?.(...values); };
 
+  R.words = words;
   R.say = key => words[R.language][key];
   R.tell = (key, values) => fill(R.say(key), values).map(piece => piece.textContent ?? piece).join("");
   R.write = (node, key, values = {}) => node.replaceChildren(...fill(R.say(key), values));
@@ -75,14 +95,33 @@ function openRun(words) {
   R.take = raw => {
     if (!raw) return;
     const message = typeof raw === "string" ? JSON.parse(raw) : raw;
+    if (aside.has(message.run.id)) return;
     if (message.run.id !== R.id) begin(message.run);
+    fold(message);
+  };
+
+  /** Show this run instead of whatever is there, even of itself; what still arrives of the other is not shown. */
+  R.open = message => {
+    const before = R.header && { run: R.header, rounds: R.rounds, end: R.end, final: R.final };
+    try {
+      begin(message.run);
+      fold(message);
+      if (before) aside.add(before.run.id);
+    } catch (error) {                                           // nothing on screen is lost
+      if (before) { begin(before.run); fold(before); }
+      throw error;
+    }
+  };
+
+  function fold(message) {
+    if (message.ids) R.header.prompt = { ...R.header.prompt, ids: message.ids };
     for (const round of message.rounds) if (round.i === R.rounds.length) add(round);   // repeats drop out, a gap waits
     if (message.end) R.end = message.end;
     if (message.final) R.final = true;
     if (R.at < 0 && R.beats.length) R.at = 0;                   // at once: do not keep a new reader waiting
     call("arrive");
     call("draw");
-  };
+  }
 
   function begin(header) {
     Object.assign(R, { id: header.id, header, rounds: [], beats: [], end: null, final: false, at: -1, held: false, playing: true,
@@ -156,6 +195,18 @@ function openRun(words) {
   };
   /** The token that single-token views tell about. */
   R.chosen = () => R.shown ?? R.pins.at(-1) ?? null;
+  /** Playhead and pins as a link names them, as far as they are there. */
+  R.restore = ({ step, pins = [] }) => {
+    const there = pin => R.rounds[pin.round] && tokenAt(R.rounds[pin.round], pin.slot) !== null;
+    if (step !== undefined) R.playing = false;
+    R.pins = pins.filter(there).slice(-2);
+    R.go(step ?? R.at);
+    call("point");
+  };
+  R.sign = on => {
+    R.signs = on;
+    call("signs");
+  };
   R.hold = on => {
     if (R.held === on) return;
     R.held = on;

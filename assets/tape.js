@@ -36,6 +36,10 @@ function mountTape(R) {
       worded(make("b"), "fate_" + fate), worded(make("span"), "legend_" + fate)));
   legend.append(make("li.is-chance", {}, make("span.tape-gauge", { "aria-hidden": "true" }, make("i.tape-bar"), make("i.tape-dot")),
     worded(make("span"), "legend_chance")));
+  const signs = worded(make("button.tape-signs", { type: "button", "aria-pressed": "true" }, make("span", { "aria-hidden": "true" })), "legend_signs", "aria-label");
+  for (const part of parts(" \n\t")) signs.firstChild.append(make("i." + part[1], {}, part[0]));
+  signs.addEventListener("click", () => R.sign(!R.signs));
+  legend.append(make("li.is-signs", {}, signs, worded(make("span"), "legend_signs")));
 
   // -- a new run, one more round
   function begin() {
@@ -236,20 +240,7 @@ function mountTape(R) {
     const index = R.over() - 1, key = [R.id, index, R.language].join();
     if (sentence.dataset.key === key) return;
     sentence.dataset.key = key;
-    if (index < 0) return write(sentence, "sentence_start");
-    const round = R.rounds[index], own = ownEmit(round), kept = keptEmits(round).length;
-    const refused = round.verify.find(v => v.verdict === "rejected");
-    const token = id => make("code", {}, pieceNode(round, id));
-    const values = { round: index + 1, drafted: round.draft.length, kept, tokens: round.emit.length, rows: round.rows };
-    if (own) values.own = token(own.token_id);
-    if (refused) {
-      values.refused = token(round.draft[refused.slot].token_id);
-      Object.assign(values, { chance: probability(refused.ratio), draw: probability(refused.u) });
-    }
-    const ending = [round.draft.length || !round.note ? null : "note_" + round.note, round.done && "done_" + round.done];
-    const what = !round.draft.length ? (index === 0 ? "sentence_prompt" : "sentence_plain")
-      : !own ? "sentence_ended" : refused ? (R.header.rule === "match" || refused.u == null ? "sentence_differs" : "sentence_rejected") : "sentence_all";
-    sentence.replaceChildren(...fill(say(what), values), ...ending.filter(Boolean).map(key => " " + say(key)));
+    sentence.replaceChildren(...sentenceOf(R, index));
   }
 
   function introduce() {
@@ -339,6 +330,7 @@ function mountTape(R) {
   new ResizeObserver(() => grid.style.setProperty("--stage", stage.offsetHeight + "px")).observe(stage);
   return {
     node, sentence, legend, begin, add, draw, point: mark,
+    signs() { signs.setAttribute("aria-pressed", String(R.signs)); },
     stopped: finishText,
     speak() {
       speak();

@@ -4,15 +4,19 @@
 // recorded comparison of methods, source.connect(viewer) receives the entrances: viewer.take(message), viewer.speak(language),
 // viewer.stop(). Nothing here knows who sends. What a source may promise besides (draws, lanes, recorded) needs a server; views
 // do without where it is absent.
+// If the source knows of links (assets/link.js), source.link has: address(what is shown) as a string, place(header) that a link
+// names, the view to open, hidden names, and what can be hidden.
 
 function mountViewer(element, source) {
   const R = openRun(source.words);
   const { worded, speak } = speller(R);
-  const player = mountPlayer(R, element), tape = mountTape(R);
-  const views = [mountCard(R), mountFair(R, source.draws), mountCount(R, source.experiment), mountFade(R, source.experiment), mountSure(R),
+  const player = mountPlayer(R, element), tape = mountTape(R), log = mountLog(R);
+  const known = [mountCard(R), mountFair(R, source.draws), mountCount(R, source.experiment), mountFade(R, source.experiment), mountSure(R),
                  mountLanes(R, source)];
+  const views = known.filter(view => !source.link?.hidden.has(view.name));
+  const keep = mountKeep(R, element, source.link, known.map(view => view.name), () => open?.name);
   const tabs = worded(make("div.view-tabs", { role: "tablist" }), "views", "aria-label");
-  let open = views[0];
+  let open = views.find(view => view.name === source.link?.open) ?? views[0];
 
   for (const view of views) {
     view.node.id = "view-" + view.name;
@@ -41,13 +45,16 @@ function mountViewer(element, source) {
     return view;
   }
 
-  const path = mountPath(R, source, name => choose(views.find(view => view.name === name)), element);
-  element.replaceChildren(path.node, tape.node, player.node, tape.sentence, tape.legend, tabs, ...views.map(view => view.node));
-  const shown = hook => (...values) => open[hook]?.(...values);
+  const path = mountPath(R, source, name => { const view = views.find(each => each.name === name); if (view) choose(view); }, element);
+  const shown = hook => (...values) => open?.[hook]?.(...values);
   const all = hook => (...values) => { for (const view of views) view[hook]?.(...values); };
+  element.replaceChildren(path.node, tape.node, player.node, tape.sentence, log.node, tape.legend, ...(views.length ? [tabs] : []),
+    ...views.map(view => view.node), keep.node);
+  player.bind(keep.keys);
   R.join(tape, player, path, { begin: all("begin"), add: all("add"), draw: shown("draw"), point: shown("point"), speak: all("speak") },
-    { speak() { speak(); element.lang = R.language; } });
-  choose(open);
+    log, keep, { speak() { speak(); element.lang = R.language; }, signs() { element.classList.toggle("no-signs", !R.signs); } });
+  if (open) choose(open);
   R.speak(R.language);
+  if (source.link?.signs === false) R.sign(false);
   source.connect({ take: R.take, speak: R.speak, stop() { R.stop(); tape.stopped(); } });
 }

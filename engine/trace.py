@@ -17,7 +17,7 @@ header  {"type": "run", "schema": 1, "id", "method", "knobs": {"k": 4, ...}, "ru
          "models": {"target": {"name", "weights", "hash", "parameters", "dtype", "device"}, "draft": {same} | null},
          "tokenizer_hash", "sampling": {"temperature", "top_k", "top_p", "min_p", "max_new", "seed", "stop": [ids],
          "stop_strings": [...]}, "seed", "machine", "badge": "measured" | "recorded" | "toy", "started": ISO 8601,
-         "prompt": {"text", "raw", "ids": [...]}}
+         "prompt": {"text", "raw", "ids": [...] | absent where a page saved a run that had not ended}}
 round   {"type": "round", "i", "prefix_len", "t0", "t_draft", "t_target", "t_verify", "t_other",
          "rows": rows that the target computed,
          "draft":  [{"slot", "parent": slot | null, "pass", "token_id", "depth": 1.., "q_tok", "q_top", "q_rest",
@@ -261,7 +261,7 @@ def fingerprint(head: dict, rounds: list[dict]) -> str:
     """Hash of what was decided: settings, ids, trees and verdicts. Times, probabilities and machines do not enter."""
     keys = ("method", "knobs", "rule", "sampling", "tokenizer_hash")
     told = [
-        {key: head[key] for key in keys} | {"prompt": head["prompt"]["ids"]},
+        {key: _measures(head[key]) for key in keys} | {"prompt": head["prompt"]["ids"]},
         *(
             [[(d["token_id"], d["parent"]) for d in r["draft"]], [v["verdict"] for v in r["verify"]], r["emit"]]
             for r in rounds
@@ -273,6 +273,15 @@ def fingerprint(head: dict, rounds: list[dict]) -> str:
 def _open(path: str | Path, mode: str) -> TextIO:
     """A text file, packed where its name ends in .gz."""
     return (gzip.open if str(path).endswith(".gz") else open)(path, mode, encoding="utf-8")
+
+
+def _measures(value):
+    """Settings that are measures, as float: JavaScript writes 1.0 as 1."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: float(x) if name in ("temperature", "top_p", "min_p", "threshold") else x for name, x in value.items()
+    }
 
 
 def write(path: str | Path, records: Iterable[dict]) -> Iterator[dict]:
@@ -301,3 +310,59 @@ def read(path: str | Path) -> list[dict]:
     if not records:
         raise ValueError(f"{path} is empty: it holds no run")
     return records
+
+
+_HEADER = (
+    "id", "method", "knobs", "rule", "lossless", "models", "tokenizer_hash", "sampling", "seed", "machine", "badge", "started",
+)  # fmt: skip
+_ROUND = (
+    "i", "prefix_len", "t0", "t_draft", "t_target", "t_verify", "t_other", "rows", "draft", "verify", "emit", "final", "texts",
+    "counts", "done", "note",
+)  # fmt: skip
+
+
+def validate(records: list[dict]) -> None:
+    """ValueError names the first record that lacks a field or contradicts itself or those before it. Fields that are not known
+    are welcome; a run that broke off has no end."""
+    head, rounds = records[0], [r for r in records if r["type"] == "round"]
+    end = records[-1] if records[-1]["type"] == "end" else None
+    _need(
+        head["type"] == "run" and all(key in head for key in _HEADER) and "text" in head["prompt"],
+        "the header lacks a field",
+    )
+    _need(len(records) == 1 + len(rounds) + bool(end), "there is something between header, rounds and end")
+    counts, clock = metrics.EMPTY, 0.0
+    for i, r in enumerate(rounds):
+        where = f"round {i}"
+        _need(r.get("i") == i, f"{where} is missing")
+        _need(all(key in r for key in _ROUND), f"{where} lacks a field")
+        draft, verify, emit = r["draft"], r["verify"], r["emit"]
+        _need([d["slot"] for d in draft] == [v["slot"] for v in verify] == list(range(len(draft))), f"{where}: slots")
+        _need({v["verdict"] for v in verify} <= {"kept", "rejected", "not_reached"}, f"{where}: an unknown verdict")
+        kept = [d["token_id"] for d, v in zip(draft, verify, strict=True) if v["verdict"] == "kept"]
+        own = [e["token_id"] for e in emit if e["maker"] in ("correction", "bonus", "plain")]
+        _need(
+            [e["token_id"] for e in emit] == kept[: len(emit) - len(own)] + own,
+            f"{where}: emitted is not what was kept",
+        )
+        _need(own == [r["final"]["token_id"]] if r["final"] else not own, f"{where}: the target's own token")
+        _need(all(str(x) in r["texts"] for x in _mentioned(r)), f"{where}: an id without its text")
+        for entry in (*draft, *verify, r["final"] or {}):
+            for name in (key for key in entry if key.endswith("_top")):
+                mass = sum(x for _, x in entry[name]) + entry[name[:-3] + "rest"]
+                near = (
+                    0.01 if "own" in name or "base" in name else 1e-4
+                )  # opinions are rounded as the model's own numbers are
+                _need(abs(mass - 1) < near, f"{where}: {name} and its rest sum to {mass}")
+        told = [(d["depth"], v["verdict"]) for d, v in zip(draft, verify, strict=True)]
+        counts = metrics.count(counts, told, len(emit))
+        _need(counts == r["counts"], f"{where}: the running counts")
+        _need(abs(r["t0"] - clock) < 0.01 * (i + 1), f"{where}: t0 is not the sum of the rounds before")
+        clock += r["t_draft"] + r["t_target"] + r["t_verify"] + r["t_other"]
+    if end and "ids" in head["prompt"] and head["badge"] != "toy":
+        _need(end["hash"] == fingerprint(head, rounds), "the hash does not belong to these rounds")
+
+
+def _need(true: bool, what: str) -> None:
+    if not true:
+        raise ValueError(f"not a valid trace: {what}")
