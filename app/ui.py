@@ -209,7 +209,19 @@ def _head() -> str:
         "experiment": sources.experiment(),
         "labels": {code: list(_labels(say).values()) for code, say in WORDS.items()},
         "examples": list(EXAMPLES.values()),
-STYLES = ("tape", "fair", "views", "lanes", "path", "files")  # of the viewer; the page around it has its own
+        "recordings": [name for name in EXAMPLES if sources.lanes(name)],
+        "settings": SETTINGS,
+        "bounds": {
+            "limits": sources.LIMITS, "choices": {"method": sources.METHODS, "rule": sources.RULES},
+            "switches": sources.SWITCHES, "prompt": sources.PROMPT, "blocks": sources.BLOCKS, "block": sources.BLOCK,
+        },
+    }  # fmt: skip
+    style = "".join(_read(f"{name}.css") for name in STYLES)
+    return (
+        f'<style>{_read("page.css")}</style>\n<style id="viewer-style">{style}</style>\n'
+        f'<script id="viewer-script">{viewer()}</script>\n'
+        f"<script>window.specscope = {sources.dumps(begun)};\n{_read('page.js')}\n{_read('link.js')}</script>"
+    )
 
 
 def _read(name: str) -> str:

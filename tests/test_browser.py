@@ -203,7 +203,7 @@ def test_u08_u09_hostile_text_is_shown_literally(visit, hostile):
     for cell in page.locator(".tape-line .is-kept").all()[:4]:
         cell.click()
         assert page.locator(".tape-card img, .tape img, .tape script, .tape style").count() == 0
-    assert page.locator(".tape-card .tape-token").is_visible()
+    assert page.locator(".tape-card .tape-token").first.is_visible()
     page.locator("#prompt textarea").fill(" ".join(support.HOSTILE))
     ready(page)
     page.get_by_role("button", name="Run", exact=True).click()
