@@ -11,27 +11,27 @@ const linesOf = R => recordsOf(R).map(record => JSON.stringify(record) + "\n").j
 /** One line per guess and per token of the target's own. `text` is JSON: a string, or a list of bytes for part of a character,
     so a cell never begins like a formula. p, q and chance decided; u is the draw; empty = there is none. */
 const COLUMNS = {
-  round: (index) => index + 1, slot: (_, slot) => slot === "own" ? slot : slot + 1,
-  maker: (_, slot, { own }) => slot === "own" ? own.maker : "draft",
-  verdict: (_, slot, { v }) => v?.verdict, token_id: (_, slot, { id }) => id, text: (_, slot, { text }) => JSON.stringify(text),
-  pass: (_, slot, { d }) => d?.pass, depth: (_, slot, { d }) => d?.depth,
-  p: (_, slot, { v, f, id }) => v ? v.p_tok : f?.p_top?.find(pair => pair[0] === id)?.[1], q: (_, slot, { d }) => d?.q_tok,
-  chance: (_, slot, { v }) => v?.ratio, u: (_, slot, { v, f }) => v ? v.u : f?.u, p_rank: (_, slot, { v }) => v?.p_rank,
-  q_rank: (_, slot, { d }) => d?.q_rank, p_entropy: (_, slot, { v, f }) => (v ?? f)?.p_entropy, confidence: (_, slot, { d }) => d?.confidence,
-  bias: (_, slot, { d }) => d?.bias,
+  round: t => t.index + 1, slot: t => t.slot === "own" ? t.slot : t.slot + 1, maker: t => t.d ? "draft" : t.own.maker,
+  verdict: t => t.v?.verdict, token_id: t => t.id, text: t => JSON.stringify(t.text), pass: t => t.d?.pass, depth: t => t.d?.depth,
+  p: t => t.v ? t.v.p_tok : t.f?.p_top?.find(pair => pair[0] === t.id)?.[1], q: t => t.d?.q_tok, chance: t => t.v?.ratio,
+  u: t => (t.v ?? t.f)?.u, p_rank: t => t.v?.p_rank, q_rank: t => t.d?.q_rank, p_entropy: t => (t.v ?? t.f)?.p_entropy,
+  confidence: t => t.d?.confidence, bias: t => t.d?.bias,
 };
-const cellOf = value => value == null ? "" : /[",\n\r]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value);
+const quoted = text => /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 
 function tableOf(R) {
-  const rows = R.rounds.flatMap((round, index) => [...round.draft.keys(), ...ownEmit(round) ? ["own"] : []].map(slot => {
-    const id = tokenAt(round, slot), own = ownEmit(round);
-    const facts = slot === "own" ? { f: round.final } : { d: round.draft[slot], v: round.verify[slot] };
-    return Object.values(COLUMNS).map(read => cellOf(read(index, slot, { id, own, text: round.texts[id], ...facts }))).join();
-  }));
-  return "\ufeff" + [Object.keys(COLUMNS).join(), ...rows].join("\r\n") + "\r\n";
+  const lines = R.rounds.flatMap((round, index) => {
+    const own = ownEmit(round), slots = [...round.draft.keys(), ...own ? ["own"] : []];
+    return slots.map(slot => {
+      const id = tokenAt(round, slot), judged = slot === "own" ? { f: round.final } : { d: round.draft[slot], v: round.verify[slot] };
+      const token = { index, slot, id, own, text: round.texts[id], ...judged };
+      return Object.values(COLUMNS).map(read => quoted(String(read(token) ?? ""))).join();
+    });
+  });
+  return "\ufeff" + [Object.keys(COLUMNS).join(), ...lines].join("\r\n") + "\r\n";
 }
 
-/** A page of its own that plays the run from disk: this page's viewer, its styles, the words and the records. No address in it. */
+/** A page of its own that plays the run from disk: this page's viewer, its styles, the words, the records, and no address. */
 function pageOf(R) {
   const [style, script] = ["viewer-style", "viewer-script"].map(id => document.getElementById(id).textContent);
   const data = value => JSON.stringify(value).replaceAll("<", "\\u003c");
@@ -41,11 +41,13 @@ function pageOf(R) {
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src blob:">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src blob:">
 <title>SpecScope</title>
 <style>body { margin: 0; font-family: system-ui, sans-serif; background: #ffffff; } .dark body { background: #0f172a; }
 :root { color-scheme: light; } :root.dark { color-scheme: dark; }
-body > * { max-width: 1080px; margin: 0 auto; padding: 24px; } nav { padding-bottom: 0; text-align: right; } main { padding-top: 8px; }</style>
+body > * { max-width: 1080px; margin: 0 auto; padding: 24px; }
+nav { padding-bottom: 0; text-align: right; } main { padding-top: 8px; }</style>
 <style id="viewer-style">${style}</style>
 </head>
 <body>
@@ -95,20 +97,23 @@ function misfit(value, shape, path = []) {
 }
 
 const SHAPES = (() => {
-  const text = v => typeof v === "string", real = Number.isFinite, whole = v => Number.isInteger(v) && v >= 0, time = v => real(v) && v >= 0;
+  const text = v => typeof v === "string", real = Number.isFinite;
+  const whole = v => Number.isInteger(v) && v >= 0, time = v => real(v) && v >= 0;
   const maybe = shape => v => v == null || misfit(v, shape) === null;
   const list = (shape, most = 512) => v => Array.isArray(v) && v.length <= most && v.every(one => misfit(one, shape) === null);
-  const among = (...known) => v => known.includes(v), table = test => v => misfit(v, {}) === null && Object.values(v).every(test);
+  const among = (...known) => v => known.includes(v);
+  const table = test => v => misfit(v, {}) === null && Object.values(v).every(test);
   const law = list(v => Array.isArray(v) && v.length === 2 && whole(v[0]) && real(v[1]));
   const optional = (shape, ...names) => Object.fromEntries(names.map(name => [name, maybe(shape)]));
   const side = letter => ({ ...optional(law, `${letter}_top`, `${letter}_own_top`, `${letter}_base_top`),
-    ...optional(real, `${letter}_rest`, `${letter}_own_rest`, `${letter}_base_rest`, `${letter}_tok`, `${letter}_own_tok`, `${letter}_rank`, `${letter}_entropy`) });
+    ...optional(real, ...["rest", "own_rest", "base_rest", "tok", "own_tok", "rank", "entropy"].map(name => `${letter}_${name}`)) });
   const speed = { tokens: whole, seconds: real, tokens_per_second: real };
   return {
     run: {
       schema: among(1), id: text, method: text, rule: text, lossless: among(true, false), badge: text,
       models: { target: { name: text, ...optional(text, "weights", "dtype", "device") }, draft: maybe(optional(text, "weights")) },
-      sampling: { temperature: real }, knobs: maybe({ k: maybe(v => whole(v) && v <= 512) }), prompt: maybe({ text: maybe(text), ids: maybe(list(whole, 1e6)) }),
+      sampling: { temperature: real }, knobs: maybe({ k: maybe(v => whole(v) && v <= 512) }),
+      prompt: maybe({ text: maybe(text), ids: maybe(list(whole, 1e6)) }),
       ...optional(text, "machine", "started"),
     },
     round: {
@@ -118,7 +123,8 @@ const SHAPES = (() => {
       emit: list({ token_id: whole, maker: among("draft", "correction", "bonus", "plain"), slot: maybe(whole) }),
       final: maybe({ token_id: whole, u: maybe(real), ...side("p"), residual_top: maybe(law), residual_rest: maybe(real) }),
       texts: table(v => text(v) || list(whole)(v)), done: maybe(text), note: maybe(text),
-      counts: { rounds: whole, passes: whole, tokens: whole, drafted: whole, tested: whole, accepted: whole, offered: list(whole), reached: list(whole), kept: list(whole) },
+      counts: { rounds: whole, passes: whole, tokens: whole, drafted: whole, tested: whole, accepted: whole,
+                offered: list(whole), reached: list(whole), kept: list(whole) },
     },
     end: { hash: maybe(text), plain: maybe(speed), decoding: maybe({ tokens: whole, seconds: real }) },
   };
@@ -141,8 +147,9 @@ function messageOf(text) {
     if (record.type === "end") message.end = record;
     if (record.type !== "round") continue;
     if (record.i !== message.rounds.length) wrong("open_order", { ...place, round: message.rounds.length + 1 });
-    const { draft, verify, emit } = record, slots = [...draft, ...verify].every((entry, i) => entry.slot === i % draft.length);
-    if (draft.length !== verify.length || !slots || emit.some(e => (e.maker === "draft") !== (e.slot != null && e.slot < draft.length)))
+    const { draft, verify, emit } = record, made = e => e.slot != null && e.slot < draft.length;
+    const slots = draft.length === verify.length && [...draft, ...verify].every((entry, i) => entry.slot === i % draft.length);
+    if (!slots || emit.some(e => (e.maker === "draft") !== made(e)))
       wrong("open_field", { ...place, field: "slot" });
     message.rounds.push(record);
   }

@@ -1,4 +1,4 @@
-// Keep this run: a link to what is shown, files of it, a file opened; the run's hash, and whether a linked run repeated exactly.
+// Keep this run: a link to what is shown, files of it, a file opened; the run's hash, and whether it is that of the link.
 
 function mountKeep(R, element, link, views, open) {
   const { worded, speak } = speller(R);
@@ -6,7 +6,7 @@ function mountKeep(R, element, link, views, open) {
   const stamp = () => `specscope-${R.header.method}-${R.header.id}`.replace(/[^\w-]/g, "").slice(0, 60);
   let place = null, told = null;                                 // what the link says of this run; the sentence in the note
 
-  const tell = (key, values = {}) => { told = key && { key, values }; key ? R.write(note, key, values) : note.replaceChildren(); };
+  const tell = (...sentence) => R.write(note, ...told = sentence);
   const button = (name, act) => {
     const node = worded(make("button.keep-button", { type: "button", "data-keep": name }), "keep_" + name);
     node.addEventListener("click", act);
@@ -28,8 +28,14 @@ function mountKeep(R, element, link, views, open) {
   chosen.addEventListener("change", async () => { await take(chosen.files[0]); chosen.value = ""; });
   const dropping = event => event.dataTransfer?.types.includes("Files");
   for (const event of ["dragenter", "dragover"])
-    element.addEventListener(event, event => { if (dropping(event)) { event.preventDefault(); element.classList.add("is-dropping"); } });
-  element.addEventListener("dragleave", event => { if (!element.contains(event.relatedTarget)) element.classList.remove("is-dropping"); });
+    element.addEventListener(event, event => {
+      if (!dropping(event)) return;
+      event.preventDefault();
+      element.classList.add("is-dropping");
+    });
+  element.addEventListener("dragleave", event => {
+    if (!element.contains(event.relatedTarget)) element.classList.remove("is-dropping");
+  });
   element.addEventListener("drop", event => {
     if (!dropping(event)) return;
     event.preventDefault();
@@ -38,7 +44,10 @@ function mountKeep(R, element, link, views, open) {
   });
 
   // -- links
-  const shown = () => ({ header: R.header, hash: R.end?.hash, step: R.at, pins: R.pins, open: open(), signs: R.signs, language: R.language });
+  const shown = () => {
+    const { header, end, at: step, pins, signs, language } = R;
+    return { header, hash: end?.hash, step, pins, open: open(), signs, language };
+  };
 
   /** Calls denied() where the clipboard is closed to the page, as inside most frames. */
   async function copy(address, denied) {
@@ -66,18 +75,19 @@ function mountKeep(R, element, link, views, open) {
 
   /** A lesson: the same link with names of what is hidden. The dialog is there only while it is open. */
   function lesson() {
-    const boxes = [], told = key => R.say(key), address = field.cloneNode(), hint = make("p", { role: "status" }, told("lesson_hint"));
+    const boxes = [], address = field.cloneNode(), hint = make("p", { role: "status" }, R.say("lesson_hint"));
     const box = (name, words, on) => {
       boxes.push(make("input", { type: "checkbox", value: name, ...on && { checked: "" } }));
-      return make("label", {}, boxes.at(-1), make("span", {}, told(words)));
+      return make("label", {}, boxes.at(-1), make("span", {}, R.say(words)));
     };
-    const part = (title, names) => make("fieldset", {}, make("legend", {}, told(title)),
+    const part = (title, names) => make("fieldset", {}, make("legend", {}, R.say(title)),
       make("div", {}, ...Object.entries(names).map(([name, words]) => box(name, words, link.asked.has(name)))));
     const large = box("teach", "lesson_teach", link.teach), [teach] = boxes.splice(0);
-    const send = make("button.keep-button", { type: "button" }, told("keep_copy"));
-    const dialog = closing(make("dialog.keep-dialog", {}, make("h3", {}, told("keep_lesson")), hint, large,
+    const send = make("button.keep-button", { type: "button" }, R.say("keep_copy"));
+    const seen = Object.fromEntries(views.map(name => [name, "view_" + name]));
+    const dialog = closing(make("dialog.keep-dialog", {}, make("h3", {}, R.say("keep_lesson")), hint, large,
       make("div.keep-boxes", {}, part("lesson_page", link.hideable.page),
-        make("div", {}, part("lesson_views", Object.fromEntries(views.map(name => [name, "view_" + name]))), part("lesson_viewer", link.hideable.viewer))),
+        make("div", {}, part("lesson_views", seen), part("lesson_viewer", link.hideable.viewer))),
       address, send));
     const write = () => {
       const hide = boxes.filter(check => check.checked).map(check => check.value).join();
@@ -102,10 +112,10 @@ function mountKeep(R, element, link, views, open) {
   /** The run's hash; beside it, once a linked run has ended here, whether it is the link's. */
   function stampHash() {
     const own = R.end?.hash, given = R.header?.badge === "measured" && place?.hash;
-    const verdict = !own || !given ? [] : own === given ? [["hash_same", {}]] : [["hash_differs", { given: given.slice(0, 8) }]];
-    hash.replaceChildren(...fill(R.say(own ? "hash" : "hash_none"), { hash: String(own).slice(0, 8) }),
-      ...verdict.flatMap(([key, values]) => [" ", ...fill(R.say(key), values)]));
-    hash.dataset.same = verdict.length ? String(own === given) : "";
+    const short = text => String(text).slice(0, 8), compared = own && given;
+    hash.replaceChildren(...fill(R.say(own ? "hash" : "hash_none"), { hash: short(own) }),
+      ...compared ? [" ", ...fill(R.say(own === given ? "hash_same" : "hash_differs"), { given: short(given) })] : []);
+    hash.dataset.same = compared ? String(own === given) : "";
     hash.title = R.say("hash_what");
   }
 
@@ -121,6 +131,6 @@ function mountKeep(R, element, link, views, open) {
       R.restore({ step, pins });
       place = { hash: place.hash };
     },
-    speak() { speak(); stampHash(); if (told) R.write(note, told.key, told.values); },
+    speak() { speak(); stampHash(); if (told) tell(...told); },
   };
 }

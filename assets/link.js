@@ -8,10 +8,12 @@
 
 Object.assign(specscope, (() => {
   const { settings, bounds } = specscope;
-  const KEYS = [...settings.filter(name => name !== "language"), "hash", "step", "pin", "open", "signs", "lang", "__theme", "hide", "teach"];
-  const PAGE = { language: "language", examples: "examples", advanced: "advanced", run: "run", stop: "stop" };   // name: key of its words
-  const VIEWER = { steps: ["part_steps", ".player-steps"], speed: ["player_speed", ".player-speed"], stops: ["player_stop", ".player-stop"],
-                   jumps: ["part_jumps", ".player-jumps"], keys: ["keys", ".player-step.keys"], log: ["log", ".tape-log"],
+  const KEYS = [...settings.filter(name => name !== "language"),
+                "hash", "step", "pin", "open", "signs", "lang", "__theme", "hide", "teach"];
+  // what can be hidden beside settings and views: the key of its words, and where it is
+  const PAGE = { language: "language", examples: "examples", advanced: "advanced", run: "run", stop: "stop" };
+  const VIEWER = { steps: ["part_steps", ".player-steps"], speed: ["player_speed", ".player-speed"],
+                   stops: ["player_stop", ".player-stop"], jumps: ["part_jumps", ".player-jumps"], keys: ["keys", ".player-step.keys"], log: ["log", ".tape-log"],
                    legend: ["part_legend", ".tape-legend"], keep: ["keep", ".keep"] };
   const MENUS = ["language", "advanced", "speed", "stops", "keys", "keep"];
 
@@ -90,7 +92,8 @@ Object.assign(specscope, (() => {
   function sees(raw) {
     if (!due || !raw) return;
     const { run, end } = JSON.parse(raw);
-    served = Object.entries(settingsOf(run)).every(([name, value]) => link[name] === value) && (!link.hash || link.hash === end?.hash);
+    const equal = Object.entries(settingsOf(run)).every(([name, value]) => link[name] === value);
+    served = equal && (!link.hash || link.hash === end?.hash);
     if (served) due = false;
   }
 
@@ -98,15 +101,16 @@ Object.assign(specscope, (() => {
   function placeOf(header) {
     const named = ([name, value]) => !(name in link) || link[name] === value;
     if (header.badge === "measured" ? !names || !Object.entries(settingsOf(header)).every(named) : !served) return null;
-    const { hash, step, pin = [] } = place, slotOf = text => text === "own" ? text : Number(text);
+    const { hash, step, pin = [] } = place, numbers = pin.map(text => text.split("."));
     place = { hash };
-    return { hash, step, pins: pin.map(text => text.split(".")).map(([round, slot]) => ({ round: Number(round), slot: slotOf(slot) })) };
+    return { hash, step, pins: numbers.map(([round, slot]) => ({ round: Number(round), slot: slot === "own" ? slot : Number(slot) })) };
   }
 
   // -- writing
   /** The address of what is shown. A setting that the run does not know is told as its control stands. */
   function address({ header, hash, step, pins, open, signs, language }, lesson = {}) {
-    const seen = { hash, step: header ? step : null, pin: pins.map(pin => `${pin.round}.${pin.slot}`).join(), open, signs: signs ? null : false, lang: language };
+    const pin = pins.map(pin => `${pin.round}.${pin.slot}`).join();
+    const seen = { hash, step: header ? step : null, pin, open, signs: signs ? null : false, lang: language };
     const kept = { __theme: link.__theme, hide: link.hide?.join(), teach: link.teach || null, ...lesson };
     const all = { ...controls, ...header && settingsOf(header), ...seen, ...kept }, query = new URLSearchParams();
     for (const name of KEYS)

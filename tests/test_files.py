@@ -322,7 +322,7 @@ def test_m2_an_opened_file_is_not_pushed_aside_by_a_run_that_goes_on(visit, bund
     """What still arrives of a run stays away from an opened file; the next run is shown again."""
     page = ready(visit(bundled))
     ask(page, "going on", 300, "plain")
-    page.wait_for_function("document.querySelectorAll('.tape-text span').length > 5", timeout=60_000)
+    expect(page.locator(".tape-prompt")).to_contain_text("going on", timeout=60_000)
     opened(page, support.keep(support.toy(support.BLOCK), tmp_path))
     expect(page.locator(".keep-note")).to_contain_text("Opened")
     page.wait_for_selector("#run:not([disabled])", timeout=60_000)
