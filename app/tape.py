@@ -23,13 +23,13 @@ class Tape(gr.HTML):
     """Its value is a JSON string: {"run": header, "rounds": [...], "end": record or null, "final": bool}; the last message also
     holds the prompt's token ids, "ids"."""
 
-    def __init__(self, value: str = "", elem_id: str | None = None):
+    def __init__(self, value: str = "", **others):
         super().__init__(
             value=value,
             html_template='<div class="tape"></div>',
             js_on_load="mountViewer(element.querySelector('.tape'), specscope.source(props, watch));",
             apply_default_css=False,
-            elem_id=elem_id,
+            **others,
         )
 
     def api_info(self):

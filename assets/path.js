@@ -189,10 +189,10 @@ function mountPath(R, source, choose, element) {
     draw();
   }
 
-  /** On the first visit the play stops once, right before a refusal, and asks; without an answer it goes on by itself. */
+  /** As long as nobody has touched the player, it stops once, right before a refusal, and asks; without an answer it goes on. */
   function pauseForBet() {
     const beat = R.beat(), round = R.round();
-    if (visited || here().id !== "first" || !R.playing || !round || beat.round < 3 || beat.kind !== "check" || !refusedIn(round)) return;
+    if (visited || R.touched || here().id !== "first" || !R.playing || !round || beat.round < 3 || beat.kind !== "check" || !refusedIn(round)) return;
     visited = true;
     if (refusedIn(round).u == null) return;
     R.playing = false;

@@ -91,11 +91,13 @@ function mountPlayer(R, element) {
   }
 
   function halt() {
+    R.touched = true;
     R.playing = false;
     budget = 0;
   }
 
   function toggle() {
+    R.touched = true;
     R.playing = !R.playing;
     R.held = false;
     budget = 0;

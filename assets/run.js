@@ -80,7 +80,7 @@ const MARKS = {
 };
 
 function openRun(words) {
-  const R = { id: null, header: null, rounds: [], beats: [], end: null, final: false, at: -1, held: false, playing: false,
+  const R = { id: null, header: null, rounds: [], beats: [], end: null, final: false, at: -1, held: false, playing: false, touched: false,
               shown: null, pins: [], language: "en", signs: true };
   const views = [], starts = [], aside = new Set();           // starts: the first beat of every round; aside: runs that a file replaced
   const call = (hook, ...values) => { for (const view of views) view[hook]?.(...values); };
