@@ -172,12 +172,19 @@ def lanes(prompt: str) -> list[dict]:
     for method in METHODS:
         if path := _recording(prompt, method):
             head, *rounds, end = trace.read(path)
-            emit = [[[r["texts"][str(e["token_id"])], e["maker"]] for e in r["emit"]] for r in rounds]
+            emit = [[_written(r, e) for e in r["emit"]] for r in rounds]
             spent = [r["t_draft"] + r["t_target"] + r["t_verify"] + r["t_other"] for r in rounds]
             facts = {"prompt": head["prompt"]["text"], "tokens": head["sampling"]["max_new"], "hash": end["hash"]}
             facts |= {key: head[key] for key in ("method", "machine", "started", "knobs")}
+            facts |= {"dtype": head["models"]["target"]["dtype"], "temperature": head["sampling"]["temperature"]}
             found.append(facts | {"rounds": [{"emit": e, "ms": ms} for e, ms in zip(emit, spent, strict=True)]})
     return found
+
+
+def _written(r: dict, emitted: dict) -> list:
+    """A token of the text: its piece, its id, its maker, and by how much the target's best logit led there."""
+    judged = r["final"] if emitted["slot"] is None else r["verify"][emitted["slot"]]
+    return [r["texts"][str(emitted["token_id"])], emitted["token_id"], emitted["maker"], judged["p_gap"]]
 
 
 def recording(prompt: str, method: str) -> str:

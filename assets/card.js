@@ -1,6 +1,8 @@
 // The card: the numbers of one token, or of two side by side, and both laws as mirrored bars.
 
+const SYMBOLS = new Set(["p", "q", "ratio", "u"]);                // of the rule
 const TOP = 7;                                                  // bars
+const NEAR = 0.125;                                             // logits: two steps of bfloat16 around 16
 
 function mountCard(R) {
   const { say, tell } = R;
@@ -21,18 +23,36 @@ function mountCard(R) {
     const title = make("h3.tape-title.is-" + fate, {}, make("span.tape-token", {}, pieceNode(round, token)),
       make("span.tape-fate", {}, make("span.tape-glyph", { "aria-hidden": "true" }, GLYPHS[fate]), say("fate_" + fate)),
       make("small", {}, `${tell("round", { round: ref.round + 1 })} · id ${token}` + kept));
-    return make("article.tape-one", {}, title, ref.slot === "own" ? ownFacts(round) : draftFacts(round, ref.slot),
+    const own = ref.slot === "own", proof = own ? [] : formula(round.draft[ref.slot], round.verify[ref.slot]);
+    return make("article.tape-one", {}, title, own ? ownFacts(round) : draftFacts(round, ref.slot), ...proof,
       make("div.tape-laws", {}, ...lawsOf(round, ref.slot, token)));
   }
 
   const facts = list => make("dl.tape-facts", {}, ...list.map(([key, value]) =>
-    make("div", {}, make("dt", {}, say("fact_" + key)), make("dd", {}, value))));
+    make("div", SYMBOLS.has(key) ? { "data-symbol": key, tabindex: "0" } : {}, make("dt", {}, say("fact_" + key)), make("dd", {}, value))));
+
+  /** The rule with this token's numbers; every symbol lights the fact that it stands for, and is lit by it. */
+  function formula(d, v) {
+    if (v.u == null || R.header.rule !== "exact") return [];
+    const symbol = (key, text) => make("button.card-symbol", { type: "button", "data-symbol": key }, text);
+    const sign = v.verdict === "kept" ? "<" : "≥";
+    return [make("p.card-formula.proof", {}, symbol("u", "u"), ` = ${probability(v.u)} ${sign} `, symbol("ratio", "min(1, p/q)"), " = min(1, ",
+      symbol("p", "p"), ` ${probability(v.p_tok)} / `, symbol("q", "q"), ` ${probability(d.q_tok)}) = ${probability(v.ratio)} → `, say("fate_" + v.verdict))];
+  }
+  const light = on => event => {
+    const name = event.target.closest?.("[data-symbol]")?.dataset.symbol, one = event.target.closest?.(".tape-one");
+    if (name) for (const part of one.querySelectorAll(`[data-symbol="${name}"]`)) part.classList.toggle("is-lit", on);
+  };
+  for (const [event, on] of [["pointerover", true], ["focusin", true], ["pointerout", false], ["focusout", false]]) node.addEventListener(event, light(on));
+
+  /** By how much the target's best logit leads; beside the number format's grain a small lead is a near tie. */
+  const gap = row => ["gap", row.p_gap == null ? "–" : row.p_gap.toFixed(3) + (row.p_gap <= NEAR ? " " + say("near_tie") : "")];
 
   function draftFacts(round, slot) {
     const d = round.draft[slot], v = round.verify[slot];
     const heads = [d.confidence != null && ["confidence", probability(d.confidence)], d.bias != null && ["bias", (d.bias < 0 ? "−" : "+") + Math.abs(d.bias).toFixed(2)]];
     return facts([["p", probability(v.p_tok)], ["q", probability(d.q_tok)], ["ratio", probability(v.ratio)], ["u", probability(v.u)],
-      ["p_rank", v.p_rank ?? "–"], ["q_rank", d.q_rank ?? "–"], ["entropy", v.p_entropy == null ? "–" : v.p_entropy.toFixed(2)],
+      ["p_rank", v.p_rank ?? "–"], ["q_rank", d.q_rank ?? "–"], ["entropy", v.p_entropy == null ? "–" : v.p_entropy.toFixed(2)], gap(v),
       ...heads.filter(Boolean)]);
   }
 
@@ -40,7 +60,7 @@ function mountCard(R) {
     const f = round.final ?? {}, token = ownEmit(round).token_id;
     const chance = list => list ? probability(list.find(([id]) => id === token)?.[1]) : "–";
     return facts([["p", chance(f.p_top)], ["left", chance(f.residual_top)], ["u", probability(f.u)],
-      ["entropy", f.p_entropy == null ? "–" : f.p_entropy.toFixed(2)]]);
+      ["entropy", f.p_entropy == null ? "–" : f.p_entropy.toFixed(2)], gap(f)]);
   }
 
   function lawsOf(round, slot, token) {

@@ -1,6 +1,6 @@
 // Keep this run: a link to what is shown, files of it, a file opened; the run's hash, and whether it is that of the link.
 
-function mountKeep(R, element, link, views, open) {
+function mountKeep(R, element, link, views, places) {
   const { worded, speak } = speller(R);
   const note = make("p.keep-note", { role: "status", "aria-live": "polite" }), hash = make("p.keep-hash");
   const stamp = () => `specscope-${R.header.method}-${R.header.id}`.replace(/[^\w-]/g, "").slice(0, 60);
@@ -46,7 +46,7 @@ function mountKeep(R, element, link, views, open) {
   // -- links
   const shown = () => {
     const { header, end, at: step, pins, signs, language } = R;
-    return { header, hash: end?.hash, step, pins, open: open(), signs, language };
+    return { header, hash: end?.hash, step, pins, signs, language, ...places() };
   };
 
   /** Calls denied() where the clipboard is closed to the page, as inside most frames. */

@@ -2,6 +2,7 @@
 // then by seconds, which are not. source.lanes(prompt) and source.recorded(prompt, method) promise the recordings.
 
 const PASS = 320;                                               // ms that a pass stays on screen
+const EPSILON = { bfloat16: "0.0078", float16: "0.00098", float32: "1.2e-7" };   // distance from 1 to the next number
 
 function mountLanes(R, source) {
   const { say, tell, write } = R;
@@ -34,6 +35,7 @@ function mountLanes(R, source) {
     if (prompt !== name) return;                                // somebody chose again meanwhile
     lanes = found.map(laneOf);
     list.replaceChildren(...lanes.map(lane => lane.node));
+    for (const [lane, at] of partings() ?? []) lane.text.children[at].classList.add("is-parting");
     now = end();
     playing = false;
     draw();
@@ -45,7 +47,7 @@ function mountLanes(R, source) {
     const joined = joiner();
     let seconds = 0, tokens = 0;
     const rounds = run.rounds.map((round, i) => {
-      const spans = round.emit.map(([piece, maker]) => {
+      const spans = round.emit.map(([piece, , maker]) => {
         const span = make("span.by-" + (maker === "draft" ? "draft" : "target"));
         for (const [part, kind] of joined.add(piece)) span.append(kind ? make("i." + kind, {}, part) : part);
         text.append(span);
@@ -55,8 +57,18 @@ function mountLanes(R, source) {
       tokens += spans.length;
       return { spans, passes: i + 1, seconds, tokens };
     });
+    const ids = run.rounds.flatMap(round => round.emit.map(emit => emit[1]));
     name.addEventListener("click", async () => { R.take(await source.recorded(prompt, run.method)); });
-    return { run, text, numbers, name, rounds, node: make("li.lanes-lane", {}, name, text, numbers) };
+    return { run, text, numbers, name, rounds, ids, node: make("li.lanes-lane", {}, name, text, numbers) };
+  }
+
+  /** Where greedy texts part from the first lane's: [lane, place, gap of the target's two best logits there]. */
+  function partings() {
+    const [first, ...others] = lanes;
+    if (!first || lanes.some(lane => lane.run.temperature !== 0)) return null;
+    const gaps = first.run.rounds.flatMap(round => round.emit.map(emit => emit[3]));
+    return others.map(lane => [lane, lane.ids.findIndex((id, i) => i < first.ids.length && id !== first.ids[i])])
+      .filter(([, at]) => at >= 0).map(([lane, at]) => [lane, at, gaps[at]]);
   }
 
   const end = () => Math.max(1e-9, ...lanes.map(lane => lane.rounds.at(-1)?.[clock] ?? 0));
@@ -71,7 +83,7 @@ function mountLanes(R, source) {
     if (first) write(told, "lanes_told", { prompt: make("q", {}, first.prompt), machine: first.machine, date: first.started.slice(0, 10), tokens: first.tokens });
     else told.textContent = say("lanes_none");
     for (const lane of lanes) drawLane(lane);
-    verdict.replaceChildren(...(over && lanes.length ? conclusion() : []));
+    verdict.replaceChildren(...(over && lanes.length ? [...conclusion(), " ", ...sameness()] : []));
   }
 
   function drawLane({ run, text, numbers, name, rounds }) {
@@ -101,6 +113,14 @@ function mountLanes(R, source) {
       out.push(" ", ...fill(say(ratio >= 1 ? "lanes_faster" : "lanes_slower"), { method: lane.method, ratio: ratio.toFixed(2) }));
     }
     return out;
+  }
+
+  /** At temperature 0 all texts are the same; where they are not, the target's two best were nearly tied. */
+  function sameness() {
+    const parted = partings(), { dtype } = lanes[0].run;
+    if (!parted) return [];
+    if (!parted.length) return fill(say("lanes_same"), { n: lanes.length });
+    return parted.flatMap(([lane, at, gap]) => [...fill(say("lanes_parted"), { method: lane.run.method, at: at + 1, gap: gap.toFixed(3), dtype, epsilon: EPSILON[dtype] ?? "–" }), " "]);
   }
 
   // -- the clock

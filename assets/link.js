@@ -4,15 +4,16 @@
 //   prompt method k sampled markov confidence threshold temperature top_p seed max_new rule top_k min_p   the run
 //   hash      what the run decided when the link was made
 //   step pin open signs lang __theme       what is seen of it: beat, "round.slot" twice at most, view; __theme is Gradio's own
+//   chapter depth                          of the guided path; how much is told
 //   hide teach                             names of hidden controls; 1 = large type, no menus
 
 Object.assign(specscope, (() => {
   const { settings, bounds } = specscope;
   const KEYS = [...settings.filter(name => name !== "language"),
-                "hash", "step", "pin", "open", "signs", "lang", "__theme", "hide", "teach"];
+                "hash", "step", "pin", "open", "chapter", "depth", "signs", "lang", "__theme", "hide", "teach"];
   // what can be hidden beside settings and views: the key of its words, and where it is
-  const PAGE = { language: "language", examples: "examples", advanced: "advanced", run: "run", stop: "stop" };
-  const VIEWER = { steps: ["part_steps", ".player-steps"], speed: ["player_speed", ".player-speed"],
+  const PAGE = { language: "language", examples: "examples", advanced: "advanced", run: "run", pause: "pause_engine", stop: "stop" };
+  const VIEWER = { path: ["path", ".path"], depth: ["depth", ".view-depth"], steps: ["part_steps", ".player-steps"], speed: ["player_speed", ".player-speed"],
                    stops: ["player_stop", ".player-stop"], jumps: ["part_jumps", ".player-jumps"], keys: ["keys", ".player-step.keys"], log: ["log", ".tape-log"],
                    legend: ["part_legend", ".tape-legend"], keep: ["keep", ".keep"] };
   const MENUS = ["language", "advanced", "speed", "stops", "keys", "keep"];
@@ -31,7 +32,8 @@ Object.assign(specscope, (() => {
     ...Object.fromEntries(Object.entries(bounds.choices).map(([name, known]) => [name, among(known)])),
     ...Object.fromEntries(Object.entries(bounds.limits).map(([name, limits]) => [name, number(limits)])),
     ...Object.fromEntries(bounds.switches.map(name => [name, flag])),
-    hash: matching(/^[0-9a-f]{16}$/), step: number([0, 1e6, true]), open: matching(/^[a-z]{1,20}$/), signs: flag, teach: flag,
+    hash: matching(/^[0-9a-f]{16}$/), step: number([0, 1e6, true]), open: matching(/^[a-z]{1,20}$/),
+    chapter: matching(/^[a-z]{1,20}$/), depth: among(["first", "working", "proof"]), signs: flag, teach: flag,
     pin: text => every(matching(/^\d{1,5}\.(own|\d{1,3})$/), text.split(",")),
     hide: text => every(matching(/^[a-z_]{1,20}$/), text.split(",")),
     lang: among(Object.keys(specscope.words)), __theme: among(["light", "dark", "system"]),
@@ -108,9 +110,9 @@ Object.assign(specscope, (() => {
 
   // -- writing
   /** The address of what is shown. A setting that the run does not know is told as its control stands. */
-  function address({ header, hash, step, pins, open, signs, language }, lesson = {}) {
+  function address({ header, step, pins, signs, language, ...rest }, lesson = {}) {
     const pin = pins.map(pin => `${pin.round}.${pin.slot}`).join();
-    const seen = { hash, step: header ? step : null, pin, open, signs: signs ? null : false, lang: language };
+    const seen = { ...rest, step: header ? step : null, pin, signs: signs ? null : false, lang: language };
     const kept = { __theme: link.__theme, hide: link.hide?.join(), teach: link.teach || null, ...lesson };
     const all = { ...controls, ...header && settingsOf(header), ...seen, ...kept }, query = new URLSearchParams();
     for (const name of KEYS)
@@ -122,6 +124,6 @@ Object.assign(specscope, (() => {
     page: Object.fromEntries([...settings.map(name => [name, name === "seed" ? "seed_label" : name]), ...Object.entries(PAGE)]),
     viewer: Object.fromEntries(Object.entries(VIEWER).map(([name, [words]]) => [name, words])),
   };
-  const { open, signs, teach = false } = link;
-  return { restore, settle, link: { address, place: placeOf, sees, asked, hidden, hideable, ignored, open, signs, teach } };
+  const { open, chapter, depth, signs, teach = false } = link;
+  return { restore, settle, link: { address, place: placeOf, sees, asked, hidden, hideable, ignored, names, open, chapter, depth, signs, teach } };
 })());

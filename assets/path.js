@@ -104,7 +104,8 @@ function mountPath(R, source, choose, element) {
 
   const here = () => CHAPTERS[chapter];
 
-  async function open(index) {
+  /** With `stay` the run in view stays. */
+  async function open(index, stay = false) {
     if (index < 0 || index >= CHAPTERS.length) return;
     leave();
     chapter = index;
@@ -114,7 +115,7 @@ function mountPath(R, source, choose, element) {
     seen = "";
     enter();
     draw();
-    if (run && source.recorded) {
+    if (run && source.recorded && !stay) {
       const message = await source.recorded(...run);
       if (message && chapter === index) R.take(message);
     }
@@ -218,7 +219,7 @@ function mountPath(R, source, choose, element) {
   term.id = "path-term";
   enter();
   return {
-    node, open: id => open(CHAPTERS.findIndex(each => each.id === id)), at: () => here().id,
+    node, open: (id, stay) => open(CHAPTERS.findIndex(each => each.id === id), stay), at: () => chapter ? here().id : null,
     draw() { pauseForBet(); draw(); },
     point: drawBet,
     speak() { speak(); seen = ""; bet.dataset.state = ""; term.textContent = ""; },

@@ -4,7 +4,7 @@
 function mountTape(R) {
   const { say, tell, write } = R;
   const { worded, speak } = speller(R);
-  const badge = make("span.tape-badge"), about = make("span.tape-about");
+  const badge = make("span.tape-badge"), about = make("span.tape-about"), head = make("header.tape-head", {}, badge, about);
   const asked = make("p.tape-prompt"), written = worded(make("div.tape-text", { role: "region", tabindex: "0" }), "text", "aria-label");
   const strip = make("div.tape-strip", { "aria-hidden": "true" }), shares = make("p.tape-shares");
   const history = make("div.tape-history", { role: "rowgroup" }), stage = make("div.tape-stage", { role: "row" });
@@ -16,7 +16,7 @@ function mountTape(R) {
   const slots = make("div.tape-slots", { role: "presentation" });
   stage.append(number, slots, clock);
   const node = make("div.tape-body", {},
-    make("header.tape-head", {}, badge, about),
+    head,
     make("div.tape-top", {},
       make("div.tape-writing", {}, asked, written, strip, shares),
       make("div.tape-numbers", {}, stats, definition)),
@@ -329,7 +329,7 @@ function mountTape(R) {
 
   new ResizeObserver(() => grid.style.setProperty("--stage", stage.offsetHeight + "px")).observe(stage);
   return {
-    node, sentence, legend, begin, add, draw, point: mark,
+    node, head, sentence, legend, begin, add, draw, point: mark,
     signs() { signs.setAttribute("aria-pressed", String(R.signs)); },
     stopped: finishText,
     speak() {

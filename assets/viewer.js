@@ -5,7 +5,9 @@
 // viewer.stop(). Nothing here knows who sends. What a source may promise besides (draws, lanes, recorded) needs a server; views
 // do without where it is absent.
 // If the source knows of links (assets/link.js), source.link has: address(what is shown) as a string, place(header) that a link
-// names, the view to open, hidden names, and what can be hidden.
+// names, the view to open, the chapter, the depth, hidden names, and what can be hidden.
+
+const DEPTHS = ["first", "working", "proof"];                   // how much is told: the style hides the rest
 
 function mountViewer(element, source) {
   const R = openRun(source.words);
@@ -14,8 +16,11 @@ function mountViewer(element, source) {
   const known = [mountCard(R), mountFair(R, source.draws), mountCount(R, source.experiment), mountFade(R, source.experiment), mountSure(R),
                  mountLanes(R, source)];
   const views = known.filter(view => !source.link?.hidden.has(view.name));
-  const keep = mountKeep(R, element, source.link, known.map(view => view.name), () => open?.name);
+  const keep = mountKeep(R, element, source.link, known.map(view => view.name), 
+    () => ({ open: open?.name, chapter: path.at(), depth: depth.value === "working" ? null : depth.value }));
   const tabs = worded(make("div.view-tabs", { role: "tablist" }), "views", "aria-label");
+  const depth = worded(make("select.view-depth", {}, ...DEPTHS.map(value => worded(make("option", { value }), "depth_" + value))), "depth", "aria-label");
+  depth.addEventListener("change", () => { element.dataset.depth = depth.value; });
   let open = views.find(view => view.name === source.link?.open) ?? views[0];
 
   for (const view of views) {
@@ -48,13 +53,16 @@ function mountViewer(element, source) {
   const path = mountPath(R, source, name => { const view = views.find(each => each.name === name); if (view) choose(view); }, element);
   const shown = hook => (...values) => open?.[hook]?.(...values);
   const all = hook => (...values) => { for (const view of views) view[hook]?.(...values); };
+  tape.head.append(depth);
   element.replaceChildren(path.node, tape.node, player.node, tape.sentence, log.node, tape.legend, ...(views.length ? [tabs] : []),
     ...views.map(view => view.node), keep.node);
   player.bind(keep.keys);
   R.join(tape, player, path, { begin: all("begin"), add: all("add"), draw: shown("draw"), point: shown("point"), speak: all("speak") },
     log, keep, { speak() { speak(); element.lang = R.language; }, signs() { element.classList.toggle("no-signs", !R.signs); } });
   if (open) choose(open);
+  depth.value = element.dataset.depth = source.link?.depth ?? "working";
   R.speak(R.language);
   if (source.link?.signs === false) R.sign(false);
+  if (source.link?.chapter) path.open(source.link.chapter, source.link.names);
   source.connect({ take: R.take, speak: R.speak, stop() { R.stop(); tape.stopped(); } });
 }

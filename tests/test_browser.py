@@ -189,6 +189,25 @@ def test_u11_u14_split_characters_and_blanks(visit, toy):
     assert not page.locator(".tape-text .hex").count()
 
 
+def test_l2_scripts_of_the_world_keep_their_order(visit, tiny, tmp_path):
+    """Chinese, Arabic and split characters: the tape keeps the order of the tokens, each isolated; the text reads as one."""
+    pieces = ["你好", "，", "世界", " مرحبا", " بالعالم", [240, 159], [166, 138], " end"]
+    rounds = [([], [], pieces[0]), (pieces[1:4], ["kept"] * 3, pieces[4]), (pieces[5:7], ["kept"] * 2, pieces[7])]
+    support.keep(support.toy(rounds), tmp_path)
+    with support.serving(tmp_path) as url:
+        page = visit(url)
+        scrub(page, 1)
+        assert page.locator(".tape-text").inner_text().replace("\u200b", "") == "你好，世界 مرحبا بالعالم🦊 end"
+        for line, count in ((page.locator(".tape-line:not([hidden])").nth(1), 4), (page.locator(".tape-stage"), 3)):
+            cells = line.locator("[data-round]")
+            assert cells.count() == count
+            lefts = [cell.bounding_box()["x"] for cell in cells.all()]
+            assert lefts == sorted(lefts)
+        shown = page.locator(".tape-stage [data-round] .tape-piece").all_inner_texts()
+        assert shown[:2] == ["F0 9F", "A6 8A"]
+        assert page.locator(".tape-line:not([hidden]) bdi").count() == 5
+
+
 def test_u08_u09_hostile_text_is_shown_literally(visit, hostile):
     """Tags, templates and handlebars of models and users are text everywhere and run nowhere."""
     dialogs = []

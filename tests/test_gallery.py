@@ -109,6 +109,40 @@ def test_r19_the_clock_counts_passes_first_then_seconds(visit, site, recorded): 
     expect(lanes.get_by_role("button", name="Replay")).to_be_visible(timeout=20_000)
 
 
+def test_c10_a_planted_difference_is_marked_with_its_gap(visit, tiny, recorded, tmp_path_factory):  # noqa: F811
+    """Equal texts are called so; the first token that differs is marked, with the lead of the target's best logit there."""
+    folder, before = tmp_path_factory.mktemp("planted"), sources.GALLERY
+    for method in METHODS:
+        records = trace.read(recorded / f"chat.{method}.jsonl.gz")
+        if method == "ngram":
+            flat = [(r, e) for r in records[1:-1] for e in r["emit"]]
+            r, e = flat[9]
+            e["token_id"] = other = (e["token_id"] + 1) % 256
+            r["texts"][str(other)] = "?"
+        list(trace.write(folder / f"chat.{method}.jsonl.gz", records))
+    plain = trace.read(folder / "chat.plain.jsonl.gz")[1:-1]
+    toy = tmp_path_factory.mktemp("toy")
+    support.keep(support.toy(support.PLAIN), toy)
+    for gallery_, said in (
+        (recorded, "same text, token for token"),
+        (folder, f"{plain[9]['final']['p_gap']:.3f} apart"),
+    ):
+        sources.GALLERY = gallery_
+        try:
+            with support.serving(toy) as url:
+                lanes = view(visit(url), "lanes")
+                expect(lanes.locator(".lanes-verdict")).to_contain_text(said)
+                marked = lanes.locator(".is-parting")
+                assert marked.count() == (gallery_ is folder)
+                if gallery_ is folder:
+                    expect(lanes.locator(".lanes-verdict")).to_contain_text(
+                        "ngram parts from plain decoding at token 10"
+                    )
+                    assert marked.inner_text().endswith("?")
+        finally:
+            sources.GALLERY = before
+
+
 def test_a_lane_opens_above_round_by_round(visit, site, recorded):  # noqa: F811
     page = visit(site)
     lanes = view(page, "lanes")

@@ -119,3 +119,61 @@ def test_k1_the_first_visit_stops_once_before_a_refusal_and_goes_on(visit, tiny,
         expect(page.locator(".tape-play")).to_contain_text("Play", timeout=5_000)
         at = int(page.locator(".tape-scrub").input_value())
         page.wait_for_function(f"document.querySelector('.tape-scrub').value > {at}", timeout=15_000)
+
+
+def test_k6_a_depth_changes_no_number_and_loses_no_selection(visit, toy):  # noqa: F811
+    """First look, workings, formula: what is hidden comes back as it was; numbers, pins and playhead stay."""
+    page = visit(toy)
+    scrub(page, 0.5)
+    page.locator(".tape-line .is-kept").first.click()
+
+    def told():
+        numbers = page.locator(".tape-value, .tape-shares, .tape-place").all_text_contents()
+        return (
+            numbers,
+            page.locator(".is-pinned").count(),
+            page.locator(".tape-scrub").input_value(),
+            page.locator("#view-token").text_content(),
+        )
+
+    before = told()
+    for depth, tabs, proof in (("first", False, False), ("working", True, False), ("proof", True, True)):
+        page.locator(".view-depth").select_option(depth)
+        assert page.locator(".view-tabs").is_visible() == tabs
+        assert page.locator(".card-formula").first.is_visible() == proof
+        assert told() == before
+        assert page.locator(".tape-text").is_visible() and page.locator(".tape-stage").is_visible()
+
+
+def test_k7_symbol_and_number_light_each_other(visit, toy):  # noqa: F811
+    """Every symbol of the formula has exactly one number that it stands for; pointing or focus on either lights both."""
+    page = visit(toy)
+    scrub(page, 1)
+    page.locator(".view-depth").select_option("proof")
+    page.locator(".tape-line .is-rejected").first.click()
+    symbols = page.locator(".card-symbol")
+    assert symbols.count() == 4
+    for symbol in symbols.all():
+        name = symbol.get_attribute("data-symbol")
+        number = page.locator(f".tape-facts [data-symbol={name}]")
+        assert number.count() == 1
+        for one, act in ((symbol, "hover"), (number, "hover"), (symbol, "focus"), (number, "focus")):
+            page.mouse.move(2, 2)
+            getattr(one, act)()
+            assert page.locator(f".is-lit[data-symbol={name}]").count() == 2, (name, act)
+        page.evaluate("document.activeElement.blur()")
+    record = next(r for r in ROUNDS if any(v["verdict"] == "rejected" for v in r["verify"]))
+    v = next(v for v in record["verify"] if v["verdict"] == "rejected")
+    d = record["draft"][v["slot"]]
+    formula = page.locator(".card-formula").inner_text()
+    assert all(f"{x:.3f}" in formula for x in (v["u"], v["p_tok"], d["q_tok"], v["ratio"])) and "rejected" in formula
+
+
+def test_m1_chapter_and_depth_are_in_the_link(visit, toy):  # noqa: F811
+    page = visit(f"{toy}/?chapter=dflash&depth=proof")
+    expect(page.locator(".path-step")).to_contain_text("Chapter 5 of")
+    assert page.locator(".view-depth").input_value() == "proof"
+    assert page.locator(".view-tab[aria-selected=true]").get_attribute("data-view") == "fade"
+    page = visit(f"{toy}/?chapter=nonsense&depth=deep")
+    expect(page.locator(".path-step")).to_contain_text("Chapter 1 of")
+    assert page.locator(".view-depth").input_value() == "working"

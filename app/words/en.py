@@ -162,6 +162,10 @@ WORDS = {
     "define_no_plain": "Not measured in this run.",
     "faster": "{ratio} times the speed of plain decoding: faster.",
     "slower": "{ratio} times the speed of plain decoding: slower.",
+    "depth": "How much is told",
+    "depth_first": "first look",
+    "depth_working": "all workings",
+    "depth_proof": "with the formula",
     # the guided path
     "path": "Guided path",
     "path_chapters": "Chapters",
@@ -286,6 +290,9 @@ WORDS = {
     "lane_tokens": "tokens",
     "lane_per_pass": "tokens per pass",
     "lane_seconds": "seconds",
+    "lanes_same": "At temperature 0 all {n} methods wrote the same text, token for token.",
+    "lanes_parted": "{method} parts from plain decoding at token {at}, where the two best logits are {gap} apart ({dtype} "
+    "counts in steps of {epsilon} around 1).",
     "lanes_passes_won": "Most tokens per pass: {method} with {per_pass}. In seconds, "
     "against plain decoding in these recordings:",
     "lanes_faster": "{method} {ratio} times its speed, faster;",
@@ -374,6 +381,8 @@ WORDS = {
     "fact_p_rank": "rank at the target",
     "fact_q_rank": "rank at the drafter",
     "fact_entropy": "target's entropy, nats",
+    "fact_gap": "lead of its best logit",
+    "near_tie": "(near tie)",
     "fact_left": "share of what is left",
     "law_decides": "What decides, after the settings",
     "law_own": "What the models think, at temperature 1",
