@@ -126,6 +126,7 @@ def test_k6_a_depth_changes_no_number_and_loses_no_selection(visit, toy):  # noq
     page = visit(toy)
     scrub(page, 0.5)
     page.locator(".tape-line .is-kept").first.click()
+    page.mouse.move(2, 2)
 
     def told():
         numbers = page.locator(".tape-value, .tape-shares, .tape-place").all_text_contents()
