@@ -100,6 +100,7 @@ function mountPath(R, source, choose, element) {
     return button;
   });
   const done = new Set(), answers = new Map();                  // chapters completed; what was bet, by chapter and question
+  let clocks = [];                                              // after each round: ms of drafting, ms of everything
   let chapter = 0, seen = "", waiting = 0, visited = false;
 
   const here = () => CHAPTERS[chapter];
@@ -133,7 +134,7 @@ function mountPath(R, source, choose, element) {
   // -- drawing
   function draw() {
     const { id } = here(), counts = R.counts(), round = R.round();
-    const first = R.rounds[0], spent = sum(R.rounds.slice(0, R.over()).map(r => r.t_draft)), all = sum(R.rounds.slice(0, R.over()).map(elapsed));
+    const first = R.rounds[0], { spent, all } = clocks[R.over() - 1] ?? { spent: 0, all: 0 };
     const values = {
       tokens: counts?.tokens ?? 0, passes: counts?.passes ?? 0, per_pass: counts ? rate(counts.tokens / counts.passes) : "–", k: R.header?.knobs?.k ?? 0,
       prompt: first?.rows ?? "–", plain: R.end?.plain ? rate(R.end.plain.tokens_per_second) : "–", drafting: all ? percent(spent / all) : "–",
@@ -220,6 +221,11 @@ function mountPath(R, source, choose, element) {
   enter();
   return {
     node, open: (id, stay) => open(CHAPTERS.findIndex(each => each.id === id), stay), at: () => chapter ? here().id : null,
+    begin() { clocks = []; },
+    add(round) {
+      const before = clocks.at(-1) ?? { spent: 0, all: 0 };
+      clocks.push({ spent: before.spent + round.t_draft, all: before.all + elapsed(round) });
+    },
     draw() { pauseForBet(); draw(); },
     point: drawBet,
     speak() { speak(); seen = ""; bet.dataset.state = ""; term.textContent = ""; },

@@ -16,14 +16,23 @@ function reliability(pairs, bins = 20) {
     entry.kept += Number(kept);
     entry.said += confidence;
   }
-  const [good, bad] = [true, false].map(which => pairs.filter(([, kept]) => kept === which).map(([confidence]) => confidence));
-  const wins = sum(good.map(g => sum(bad.map(b => (g > b) + (g === b) / 2))));
+  const groups = new Map();                                     // equal confidences win half
+  for (const [confidence, kept] of pairs) {
+    const group = groups.get(confidence) ?? groups.set(confidence, [0, 0]).get(confidence);
+    group[Number(kept)] += 1;
+  }
+  let wins = 0, good = 0, bad = 0;
+  for (const [, [lost, held]] of [...groups].sort(([a], [b]) => a - b)) {
+    wins += held * (bad + lost / 2);
+    good += held;
+    bad += lost;
+  }
   const over = (part, whole) => (whole ? part / whole : null);
   return {
     n: pairs.length, bins: table,
     ece: over(sum(table.map(entry => Math.abs(entry.said - entry.kept))), pairs.length),
     brier: over(sum(pairs.map(([confidence, kept]) => (confidence - kept) ** 2)), pairs.length),
-    auroc: over(wins, good.length * bad.length),
+    auroc: over(wins, good * bad),
   };
 }
 

@@ -22,7 +22,7 @@ function mountTape(R) {
       make("div.tape-numbers", {}, stats, definition)),
     grid);
 
-  let lines = [], spans = [], made = [], joined, seen = 0, scale = 1, asking = null, numbers = {}, home, follow = true, reading = false;
+  let lines = [], spans = [], made = [], joined, seen = 0, scale = 1, asking = null, numbers = {}, home, entry, follow = true, reading = false;
 
   const tiles = ["per_pass", "accepted", "speed", "plain"].map(key => {
     const value = make("span.tape-value"), unit = worded(make("span.tape-unit"), "stat_" + key);
@@ -284,11 +284,16 @@ function mountTape(R) {
   });
   grid.addEventListener("focusout", event => { if (!grid.contains(event.relatedTarget)) R.hold(false); });
 
+  /** Where a token is drawn: in its line, on the stage, in the text. */
+  const drawnAt = ({ round, slot }) => [lines[round], stage].flatMap(row => row ? [...row.querySelectorAll(`[data-round="${round}"][data-slot="${slot}"]`)] : [])
+    .concat((spans[round] ?? []).filter(span => span.dataset.slot === String(slot)));
+  const marked = [];
+
   /** Marks the chosen token and the pinned ones, wherever they are drawn. */
   function mark() {
-    for (const cell of node.querySelectorAll(".is-shown, .is-pinned")) cell.classList.remove("is-shown", "is-pinned");
+    for (const cell of marked.splice(0)) cell.classList.remove("is-shown", "is-pinned");
     for (const [ref, name] of [[R.shown, "is-shown"], ...R.pins.map(pin => [pin, "is-pinned"])])
-      if (ref) for (const cell of node.querySelectorAll(`[data-round="${ref.round}"][data-slot="${ref.slot}"]`)) cell.classList.add(name);
+      for (const cell of ref ? drawnAt(ref) : []) { cell.classList.add(name); marked.push(cell); }
   }
 
   // -- keyboard: one tab stop, arrows inside
@@ -299,8 +304,9 @@ function mountTape(R) {
 
   function rove() {
     const there = isThere(home) ? home : [stage, lines[seen - 1]].map(row => row?.querySelector("[data-round]")).find(Boolean);
-    for (const cell of grid.querySelectorAll("[tabindex='0']")) if (cell !== there) cell.tabIndex = -1;
+    if (entry && entry !== there) entry.tabIndex = -1;
     if (there) there.tabIndex = 0;
+    entry = there;
   }
 
   grid.addEventListener("keydown", event => {

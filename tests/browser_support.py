@@ -74,7 +74,7 @@ def sure(records: list[dict]) -> list[dict]:
     """The same records with a confidence for every guess, falling along the draft."""
     for record in records:
         for d in record.get("draft", ()):
-            d["confidence"] = 0.9 - 0.2 * d["slot"] - 0.01 * record["i"]
+            d["confidence"] = 0.9 - 0.2 * d["slot"] - 0.01 * (record["i"] % 20)
     return records
 
 
