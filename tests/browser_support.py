@@ -4,8 +4,11 @@ A toy trace is written by hand and says so on its badge: a vocabulary of strings
 """
 
 import json
+import re
 from contextlib import contextmanager
 from pathlib import Path
+
+from playwright.sync_api import expect
 
 from engine import metrics
 
@@ -137,3 +140,45 @@ def serving(traces: Path | None = None):
         yield url.rstrip("/")
     finally:
         page.close()
+
+
+# ---- what a visitor does --------------------------------------------------------------------------------------------------
+
+
+def records(rounds):
+    return sure(toy(rounds, method="dspark"))
+
+
+def scrub(page, share):
+    """Put the playhead somewhere, by the range input."""
+    page.evaluate(
+        """share => { const r = document.querySelector(".tape-scrub"); r.value = Math.round(r.max * share);
+        r.dispatchEvent(new Event("input", { bubbles: true })); }""",
+        share,
+    )
+
+
+def ready(page):
+    expect(page.locator(".status")).to_contain_text("Ready", timeout=60_000)
+    return page
+
+
+def ask(page, prompt, tokens=40, method="ngram"):
+    """Fill in a prompt and run it."""
+    page.locator("#prompt textarea").fill(prompt)
+    page.get_by_label("Longest answer, in tokens").first.fill(str(tokens))
+    page.get_by_label("Longest answer, in tokens").first.press("Tab")
+    page.get_by_role("radio", name=re.compile(f"^{method}")).check()
+    page.get_by_role("button", name="Run", exact=True).click()
+
+
+def finished(page, timeout=60_000):
+    """Wait until a live run has ended and its playhead has arrived."""
+    page.wait_for_selector("#run:not([disabled])", timeout=timeout)
+    expect(page.locator(".tape-play")).to_contain_text("Replay", timeout=timeout)
+
+
+def view(page, name):
+    """Open one of the views below the tape."""
+    page.locator(f".view-tab[data-view={name}]").click()
+    return page.locator(f"#view-{name}")

@@ -2,136 +2,17 @@
 
 import itertools
 import json
-import os
 import re
-import shutil
 import time
 
 import browser_support as support
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from browser_support import ask, finished, ready, records, scrub, view
 from gradio_client import Client
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
-FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
-
-
-@pytest.fixture(scope="session")
-def browser_type_launch_args(browser_type_launch_args):
-    return {**browser_type_launch_args, "executable_path": shutil.which("chromium"), "args": FLAGS.split()}
-
-
-@pytest.fixture(scope="session")
-def browser_context_args(browser_context_args):
-    return {**browser_context_args, "locale": "en-US", "viewport": {"width": 1440, "height": 900}}
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    """The engine of this process runs a tiny random model."""
-    folder = support.tiny_model(tmp_path_factory.mktemp("tiny"))
-    before = os.environ.get("SPECSCOPE_TARGET")
-    os.environ["SPECSCOPE_TARGET"] = str(folder)
-    yield folder
-    os.environ.pop("SPECSCOPE_TARGET")
-    if before:
-        os.environ["SPECSCOPE_TARGET"] = before
-
-
-@pytest.fixture(scope="module")
-def bundled(tiny):
-    with support.serving() as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def toy(tiny, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("toy")
-    support.keep(support.toy(support.PLAIN + support.PLAIN[1:] * 4), folder)
-    with support.serving(folder) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def block(tiny, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("block")
-    support.keep(records(support.BLOCK), folder)
-    with support.serving(folder) as url:
-        yield url
-
-
-def records(rounds):
-    return support.sure(support.toy(rounds, method="dspark"))
-
-
-@pytest.fixture(scope="module")
-def hostile(tiny, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("hostile")
-    text = " ".join(support.HOSTILE)
-    rounds = [([piece, piece], ["kept", "rejected"], piece) for piece in support.HOSTILE]
-    support.keep(support.toy(rounds, prompt={"text": text, "raw": False, "ids": []}), folder)
-    with support.serving(folder) as url:
-        yield url
-
-
-@pytest.fixture
-def visit(page):
-    """Opens an address and waits for the tape; fails if the page asks elsewhere, logs an error or throws."""
-    bad, local = [], ("http://127.0.0.1:", "data:", "blob:")
-    page.route(
-        "**/*", lambda r: r.continue_() if r.request.url.startswith(local) else (bad.append(r.request.url), r.abort())
-    )
-    page.on("console", lambda m: bad.append(m.text) if m.type == "error" and "422" not in m.text else None)
-    page.on("pageerror", lambda error: bad.append(str(error)))
-
-    def opened(url):
-        known = len(bad)
-        page.goto(url)
-        bad[known:] = [
-            text for text in bad[known:] if "abort" not in text and "errored out" not in text
-        ]  # of the page left
-        page.wait_for_selector(".tape-grid")
-        return page
-
-    yield opened
-    assert not bad, bad
-
-
-def scrub(page, share):
-    """Put the playhead somewhere, by the range input."""
-    page.evaluate(
-        """share => { const r = document.querySelector(".tape-scrub"); r.value = Math.round(r.max * share);
-        r.dispatchEvent(new Event("input", { bubbles: true })); }""",
-        share,
-    )
-
-
-def ready(page):
-    expect(page.locator(".status")).to_contain_text("Ready", timeout=60_000)
-    return page
-
-
-def ask(page, prompt, tokens=40, method="ngram"):
-    """Fill in a prompt and run it."""
-    page.locator("#prompt textarea").fill(prompt)
-    page.get_by_label("Longest answer, in tokens").first.fill(str(tokens))
-    page.get_by_label("Longest answer, in tokens").first.press("Tab")
-    page.get_by_role("radio", name=re.compile(f"^{method}")).check()
-    page.get_by_role("button", name="Run", exact=True).click()
-
-
-def finished(page, timeout=60_000):
-    """Wait until a live run has ended and its playhead has arrived."""
-    page.wait_for_selector("#run:not([disabled])", timeout=timeout)
-    expect(page.locator(".tape-play")).to_contain_text("Replay", timeout=timeout)
-
-
-def view(page, name):
-    """Open one of the views below the tape."""
-    page.locator(f".view-tab[data-view={name}]").click()
-    return page.locator(f"#view-{name}")
-
 
 WRITING = "document.querySelectorAll('.tape-text span:not([hidden])').length > 5"
 

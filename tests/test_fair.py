@@ -8,17 +8,9 @@ import re
 import browser_support as support
 import pytest
 import torch
+from browser_support import scrub, view
 from gradio_client import Client
 from playwright.sync_api import expect
-from test_browser import (  # noqa: F401  fixtures
-    browser_context_args,
-    browser_type_launch_args,
-    scrub,
-    tiny,
-    toy,
-    view,
-    visit,
-)
 from test_trace import Letters, records
 
 from app import sources, ui
@@ -175,7 +167,7 @@ def test_draws_refuse_bad_input_in_every_language(change, told):
         assert code != "en" or told in sentence
 
 
-def test_draws_through_the_api(toy):  # noqa: F811
+def test_draws_through_the_api(toy):
     """A public endpoint: the same numbers as in this process, the same sentences when refused."""
     client = Client(toy, verbose=False)
     assert client.predict(P, Q, "argmax", 100, 3, "en", api_name="/draws") == sources.draws(P, Q, "argmax", 100, 3)
@@ -245,7 +237,7 @@ def test_c5_c6_the_view_s_arithmetic(page):
 
 
 @pytest.fixture(scope="module")
-def measured(tiny, tmp_path_factory):  # noqa: F811
+def measured(tiny, tmp_path_factory):
     """A page that plays a real run of a tiny model, and that run's rounds."""
     rounds, _ = records("lm", max_new=60, temperature=0.9, seed=3)
     rounds[-1]["done"] = "length"
@@ -279,7 +271,7 @@ def slots(rounds, verdict):
 
 
 @pytest.mark.browser
-def test_c1_c2_chance_and_draw_are_the_run_s(visit, measured):  # noqa: F811
+def test_c1_c2_chance_and_draw_are_the_run_s(visit, measured):
     """In words and symbols: min(1, p / q) of that very guess, its u, and what followed; bar and needle stand where they say."""
     url, rounds = measured
     fair = opened(visit(url))
@@ -304,7 +296,7 @@ def test_c1_c2_chance_and_draw_are_the_run_s(visit, measured):  # noqa: F811
 
 
 @pytest.mark.browser
-def test_c2_redraws_are_tallied_apart_from_the_run(visit, toy):  # noqa: F811
+def test_c2_redraws_are_tallied_apart_from_the_run(visit, toy):
     """A thousand new draws for the toy's chance stay in a wide band; key r draws once; the tally says whose they are."""
     page = visit(toy)
     page.keyboard.press("r")  # opens the view by itself
@@ -330,7 +322,7 @@ def test_c2_redraws_are_tallied_apart_from_the_run(visit, toy):  # noqa: F811
 
 
 @pytest.mark.browser
-def test_c3_both_sides_sum_to_one_in_one_order(visit, measured):  # noqa: F811
+def test_c3_both_sides_sum_to_one_in_one_order(visit, measured):
     """q left, p right, one row per token and 'all others': each side sums to 1; the filled part is the smaller of the two."""
     url, rounds = measured
     fair = opened(visit(url))
@@ -356,7 +348,7 @@ def test_c3_both_sides_sum_to_one_in_one_order(visit, measured):  # noqa: F811
 
 
 @pytest.mark.browser
-def test_c4_overlap_is_the_trace_s_or_is_not_told(visit, measured, toy):  # noqa: F811
+def test_c4_overlap_is_the_trace_s_or_is_not_told(visit, measured, toy):
     """The sum over all tokens comes from the record; a record without it shows no number. The golden pair has .45."""
     url, rounds = measured
     fair = opened(visit(url))
@@ -382,7 +374,7 @@ def left(fair):
 
 
 @pytest.mark.browser
-def test_c5_the_residual_step_by_step(visit, measured, toy):  # noqa: F811
+def test_c5_the_residual_step_by_step(visit, measured, toy):
     """Golden pair: p, what is left, rescaled to (.545, .455, 0), one drawn. A refused guess of a run: its record's residual."""
     fair = opened(visit(toy))
     expected = {1: P, 2: [0.3, 0.25, 0], 3: [6 / 11, 5 / 11, 0], 4: [6 / 11, 5 / 11, 0]}
@@ -437,7 +429,7 @@ def thousand(fair, name):
 
 
 @pytest.mark.browser
-def test_c6_c7_c8_the_histogram_grows_from_the_engine_s_draws(visit, toy):  # noqa: F811
+def test_c6_c7_c8_the_histogram_grows_from_the_engine_s_draws(visit, toy):
     """Every rule on the golden pair: shares are the engine's counts, marks and verdicts agree, the distance is recomputed."""
     fair = opened(visit(toy))
     fair.get_by_role("button", name="A thousand draws").click()
@@ -470,7 +462,7 @@ def test_c6_c7_c8_the_histogram_grows_from_the_engine_s_draws(visit, toy):  # no
 
 
 @pytest.mark.browser
-def test_c6_without_an_engine_the_button_says_so(page, toy, visit):  # noqa: F811
+def test_c6_without_an_engine_the_button_says_so(page, toy, visit):
     """The viewer mounted by a source without draws, as in a file of its own; and an engine that fails is an error in words."""
     visit(toy)
     page.evaluate(
@@ -506,7 +498,7 @@ def table(fair, nth):
 
 
 @pytest.mark.browser
-def test_c9_settings_act_first_and_zero_is_never_kept(visit, toy, measured):  # noqa: F811
+def test_c9_settings_act_first_and_zero_is_never_kept(visit, toy, measured):
     """Before and after on both sides; at T=0 both are one spike; a token with p = 0 has chance 0 in a hundred draws."""
     fair = opened(visit(toy))
     fair.get_by_role("button", name="Settings first").click()
@@ -541,7 +533,7 @@ def test_c9_settings_act_first_and_zero_is_never_kept(visit, toy, measured):  # 
 
 
 @pytest.mark.browser
-def test_the_small_pair_stays_a_pair_of_laws(visit, toy):  # noqa: F811
+def test_the_small_pair_stays_a_pair_of_laws(visit, toy):
     """Whatever is typed, the others make room; focus stays; presets answer what is asked of them."""
     fair = opened(visit(toy))
     box = fair.get_by_label("p of A")
@@ -558,7 +550,7 @@ def test_the_small_pair_stays_a_pair_of_laws(visit, toy):  # noqa: F811
 
 
 @pytest.mark.browser
-def test_5_9_the_histogram_by_keyboard_without_motion(browser, toy):  # noqa: F811
+def test_5_9_the_histogram_by_keyboard_without_motion(browser, toy):
     """Reduced motion, 360 px, keyboard only: Tab, arrows and Enter lead to a thousand draws; nothing is cut off."""
     context = browser.new_context(reduced_motion="reduce", locale="en-US", viewport={"width": 360, "height": 800})
     page = context.new_page()
@@ -579,7 +571,7 @@ def test_5_9_the_histogram_by_keyboard_without_motion(browser, toy):  # noqa: F8
 
 @pytest.mark.browser
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_u17_the_view_is_accessible_in_both_themes(visit, toy, theme):  # noqa: F811
+def test_u17_the_view_is_accessible_in_both_themes(visit, toy, theme):
     """axe finds nothing serious on any of its panels, with a guess of the run and with the small pair."""
     from axe_playwright_python.sync_playwright import Axe
 
@@ -594,7 +586,7 @@ def test_u17_the_view_is_accessible_in_both_themes(visit, toy, theme):  # noqa: 
 
 
 @pytest.mark.browser
-def test_r30_every_sentence_in_chinese(visit, measured):  # noqa: F811
+def test_r30_every_sentence_in_chinese(visit, measured):
     """The switch relabels the view with its numbers in place; no English sentence is left."""
     url, rounds = measured
     fair = opened(visit(f"{url}/?lang=zh"))

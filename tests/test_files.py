@@ -9,23 +9,10 @@ from pathlib import Path
 
 import browser_support as support
 import pytest
+from browser_support import ask, finished, ready, scrub
 from playwright.sync_api import expect
 
 # fixtures of the browser tests
-from test_browser import (  # noqa: F401
-    ask,
-    browser_context_args,
-    browser_type_launch_args,
-    bundled,
-    finished,
-    hostile,
-    ready,
-    scrub,
-    tiny,
-    toy,
-    visit,
-)
-
 from app import sources
 from engine import trace
 

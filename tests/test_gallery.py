@@ -6,8 +6,8 @@ import re
 
 import browser_support as support
 import pytest
+from browser_support import scrub, view
 from playwright.sync_api import expect
-from test_browser import browser_context_args, browser_type_launch_args, scrub, tiny, view, visit  # noqa: F401
 
 from app import sources, ui
 from engine import gallery, trace
@@ -21,7 +21,7 @@ PROMPTS = {"chat": "abc abc abc abc", "code": "xyz xyz xyz"}
 
 
 @pytest.fixture(scope="module")
-def recorded(tiny, tmp_path_factory):  # noqa: F811
+def recorded(tiny, tmp_path_factory):
     folder = tmp_path_factory.mktemp("gallery")
     target = Target(load_model(str(tiny), dtype="float32"))
     told = []
@@ -74,7 +74,7 @@ def test_names_of_recordings_are_looked_up_never_joined(site, name):
     assert sources.lanes(name) == [] and sources.recording(name, "plain") == ""
 
 
-def test_lanes_show_what_the_files_hold(visit, site, recorded):  # noqa: F811
+def test_lanes_show_what_the_files_hold(visit, site, recorded):
     """Passes, tokens and seconds at the end of the clock, and the text, are those of the traces."""
     page = visit(site)
     lanes = view(page, "lanes")
@@ -89,7 +89,7 @@ def test_lanes_show_what_the_files_hold(visit, site, recorded):  # noqa: F811
     expect(lanes.locator(".lanes-verdict")).to_contain_text(re.compile("faster|slower"))
 
 
-def test_r19_the_clock_counts_passes_first_then_seconds(visit, site, recorded):  # noqa: F811
+def test_r19_the_clock_counts_passes_first_then_seconds(visit, site, recorded):
     """At a place of the shared clock every lane shows the rounds that were over by then."""
     page = visit(site)
     lanes = view(page, "lanes")
@@ -109,7 +109,7 @@ def test_r19_the_clock_counts_passes_first_then_seconds(visit, site, recorded): 
     expect(lanes.get_by_role("button", name="Replay")).to_be_visible(timeout=20_000)
 
 
-def test_c10_a_planted_difference_is_marked_with_its_gap(visit, tiny, recorded, tmp_path_factory):  # noqa: F811
+def test_c10_a_planted_difference_is_marked_with_its_gap(visit, tiny, recorded, tmp_path_factory):
     """Equal texts are called so; the first token that differs is marked, with the lead of the target's best logit there."""
     folder, before = tmp_path_factory.mktemp("planted"), sources.GALLERY
     for method in METHODS:
@@ -143,7 +143,7 @@ def test_c10_a_planted_difference_is_marked_with_its_gap(visit, tiny, recorded, 
             sources.GALLERY = before
 
 
-def test_a_lane_opens_above_round_by_round(visit, site, recorded):  # noqa: F811
+def test_a_lane_opens_above_round_by_round(visit, site, recorded):
     page = visit(site)
     lanes = view(page, "lanes")
     lanes.get_by_role("button", name=re.compile("^code")).click()

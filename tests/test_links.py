@@ -4,27 +4,15 @@ import re
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 import pytest
+from browser_support import ask, finished, ready, scrub, view
 from playwright.sync_api import expect
 
 # fixtures of the browser tests
-from test_browser import (  # noqa: F401
-    ask,
-    browser_context_args,
-    browser_type_launch_args,
-    bundled,
-    finished,
-    pytestmark,
-    ready,
-    scrub,
-    tiny,
-    toy,
-    view,
-    visit,
-)
-
 from app import sources
 
 # ruff: noqa: F811
+
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture

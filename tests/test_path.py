@@ -4,8 +4,8 @@ import re
 
 import browser_support as support
 import pytest
+from browser_support import scrub
 from playwright.sync_api import expect
-from test_browser import browser_context_args, browser_type_launch_args, scrub, tiny, toy, view, visit  # noqa: F401
 
 from app.words import WORDS
 
@@ -20,7 +20,7 @@ def chapter(page, number):
     return page.locator(".path")
 
 
-def test_k1_a_chapter_lights_its_part_and_lets_go(visit, toy):  # noqa: F811
+def test_k1_a_chapter_lights_its_part_and_lets_go(visit, toy):
     """Every chapter lights something that is there; after leaving it no light of it remains."""
     page = visit(toy)
     scrub(page, 0.5)
@@ -37,7 +37,7 @@ def test_k1_a_chapter_lights_its_part_and_lets_go(visit, toy):  # noqa: F811
     expect(page.locator(".path-step")).to_contain_text("Chapter 2 of")
 
 
-def test_k2_the_bet_is_answered_by_the_trace_and_stays(visit, toy):  # noqa: F811
+def test_k2_the_bet_is_answered_by_the_trace_and_stays(visit, toy):
     """Before the verdicts the reader bets; the answer is the trace's, and the bet stays beside it."""
     page = visit(toy)
     refused = next(r for r in ROUNDS if any(v["verdict"] == "rejected" for v in r["verify"]))
@@ -58,7 +58,7 @@ def test_k2_the_bet_is_answered_by_the_trace_and_stays(visit, toy):  # noqa: F81
     expect(page.locator(".path-dot").first).to_have_text("✓")
 
 
-def test_k2_how_many_will_survive(visit, toy):  # noqa: F811
+def test_k2_how_many_will_survive(visit, toy):
     page = visit(toy)
     path = chapter(page, 3)
     scrub(page, 0)
@@ -75,7 +75,7 @@ def test_k2_how_many_will_survive(visit, toy):  # noqa: F811
     )
 
 
-def test_k3_numbers_in_sentences_are_the_trace_s(visit, toy):  # noqa: F811
+def test_k3_numbers_in_sentences_are_the_trace_s(visit, toy):
     """The first chapter counts as the running counts of the last round do; every sentence reads without its numbers."""
     page = visit(toy)
     scrub(page, 1)
@@ -90,7 +90,7 @@ def test_k3_numbers_in_sentences_are_the_trace_s(visit, toy):  # noqa: F811
                 assert len(re.sub(r"\{\w+(\|[^}]*)?\}", "", text)) > 60, (code, key)
 
 
-def test_k4_every_coined_word_has_a_card_and_a_place(visit, toy):  # noqa: F811
+def test_k4_every_coined_word_has_a_card_and_a_place(visit, toy):
     """A word of the text tells its one line; Show me lights a part that exists."""
     page = visit(toy)
     scrub(page, 1)
@@ -110,7 +110,7 @@ def test_k4_every_coined_word_has_a_card_and_a_place(visit, toy):  # noqa: F811
     }
 
 
-def test_k1_the_first_visit_stops_once_before_a_refusal_and_goes_on(visit, tiny, tmp_path):  # noqa: F811
+def test_k1_the_first_visit_stops_once_before_a_refusal_and_goes_on(visit, tiny, tmp_path):
     """Without a click: play stops with a question at the pass before a refusal, and goes on by itself."""
     support.keep(support.toy(support.PLAIN * 3), tmp_path)
     with support.serving(tmp_path) as url:
@@ -121,7 +121,7 @@ def test_k1_the_first_visit_stops_once_before_a_refusal_and_goes_on(visit, tiny,
         page.wait_for_function(f"document.querySelector('.tape-scrub').value > {at}", timeout=15_000)
 
 
-def test_k6_a_depth_changes_no_number_and_loses_no_selection(visit, toy):  # noqa: F811
+def test_k6_a_depth_changes_no_number_and_loses_no_selection(visit, toy):
     """First look, workings, formula: what is hidden comes back as it was; numbers, pins and playhead stay."""
     page = visit(toy)
     scrub(page, 0.5)
@@ -146,7 +146,7 @@ def test_k6_a_depth_changes_no_number_and_loses_no_selection(visit, toy):  # noq
         assert page.locator(".tape-text").is_visible() and page.locator(".tape-stage").is_visible()
 
 
-def test_k7_symbol_and_number_light_each_other(visit, toy):  # noqa: F811
+def test_k7_symbol_and_number_light_each_other(visit, toy):
     """Every symbol of the formula has exactly one number that it stands for; pointing or focus on either lights both."""
     page = visit(toy)
     scrub(page, 1)
@@ -170,7 +170,7 @@ def test_k7_symbol_and_number_light_each_other(visit, toy):  # noqa: F811
     assert all(f"{x:.3f}" in formula for x in (v["u"], v["p_tok"], d["q_tok"], v["ratio"])) and "rejected" in formula
 
 
-def test_m1_chapter_and_depth_are_in_the_link(visit, toy):  # noqa: F811
+def test_m1_chapter_and_depth_are_in_the_link(visit, toy):
     page = visit(f"{toy}/?chapter=dflash&depth=proof")
     expect(page.locator(".path-step")).to_contain_text("Chapter 5 of")
     assert page.locator(".view-depth").input_value() == "proof"

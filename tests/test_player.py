@@ -4,19 +4,8 @@ import re
 
 import browser_support as support
 import pytest
+from browser_support import ask, finished, ready, scrub
 from playwright.sync_api import expect
-from test_browser import (  # noqa: F401
-    ask,
-    browser_context_args,
-    browser_type_launch_args,
-    bundled,
-    finished,
-    ready,
-    scrub,
-    tiny,
-    toy,
-    visit,
-)
 
 pytestmark = pytest.mark.browser
 RECORDS = support.toy(support.PLAIN + support.PLAIN[1:] * 4)
@@ -58,7 +47,7 @@ def written(page):
     return page.locator(".tape-text span:not([hidden])").all_text_contents()
 
 
-def test_b2_one_press_is_one_event_one_phase_one_round(visit, toy):  # noqa: F811
+def test_b2_one_press_is_one_event_one_phase_one_round(visit, toy):
     """Right goes one event on, shift one kind of event, down to the end of a round; buttons do the same."""
     page = still(visit(toy))
     for i in range(1, 9):
@@ -83,7 +72,7 @@ def test_b2_one_press_is_one_event_one_phase_one_round(visit, toy):  # noqa: F81
 @pytest.mark.parametrize(
     "keys", [("ArrowRight", "ArrowLeft"), ("Shift+ArrowRight", "Shift+ArrowLeft"), ("ArrowDown", "ArrowUp")]
 )
-def test_b3_as_many_steps_back_restore_the_text(visit, toy, keys):  # noqa: F811
+def test_b3_as_many_steps_back_restore_the_text(visit, toy, keys):
     page = still(visit(toy))
     seen = []
     for _ in range(12):
@@ -94,7 +83,7 @@ def test_b3_as_many_steps_back_restore_the_text(visit, toy, keys):  # noqa: F811
         assert (at(page), written(page), page.locator(".tape-stage").inner_text()) == want
 
 
-def test_b4_real_time_is_real_time(visit, tiny, tmp_path):  # noqa: F811
+def test_b4_real_time_is_real_time(visit, tiny, tmp_path):
     """At real time a recorded round stays as long as it took, within a frame or two; slower speeds stretch it."""
     slow = [
         {**r, "t_draft": 120.0, "t_target": 300.0, "t_verify": 60.0, "t_other": 20.0} if r["type"] == "round" else r
@@ -116,7 +105,7 @@ def test_b4_real_time_is_real_time(visit, tiny, tmp_path):  # noqa: F811
             assert took == pytest.approx(500 * factor, abs=40)
 
 
-def test_b5_jumps_land_on_the_listed_rounds(visit, toy):  # noqa: F811
+def test_b5_jumps_land_on_the_listed_rounds(visit, toy):
     """Next and previous rejection, next bonus, the longest hit, the least sure guess."""
     page = still(visit(toy))
     refused = [r["i"] for r in ROUNDS if any(v["verdict"] == "rejected" for v in r["verify"])]
@@ -139,7 +128,7 @@ def test_b5_jumps_land_on_the_listed_rounds(visit, toy):  # noqa: F811
     assert here() == sure.index(min(sure))
 
 
-def test_b6_play_stops_in_the_first_round_that_meets_the_condition(visit, toy):  # noqa: F811
+def test_b6_play_stops_in_the_first_round_that_meets_the_condition(visit, toy):
     page = still(visit(toy))
     page.locator(".player-speed").select_option("1")
     page.locator(".player-stop").select_option("rejected")
@@ -150,7 +139,7 @@ def test_b6_play_stops_in_the_first_round_that_meets_the_condition(visit, toy): 
     assert page.locator(".tape-stage .is-rejected").count() == 1
 
 
-def test_b7_keys_are_listed_and_never_taken_from_inputs(visit, toy):  # noqa: F811
+def test_b7_keys_are_listed_and_never_taken_from_inputs(visit, toy):
     """`?` shows the list; the whole map typed into the prompt only writes; each key has a button or stands in the list."""
     page = still(visit(toy))
     page.keyboard.press("?")
@@ -169,7 +158,7 @@ def test_b7_keys_are_listed_and_never_taken_from_inputs(visit, toy):  # noqa: F8
     assert (at(page), written(page), page.locator(".view-tab[aria-selected=true]").inner_text()) == before
 
 
-def test_r8_two_tokens_can_be_kept_side_by_side(visit, toy):  # noqa: F811
+def test_r8_two_tokens_can_be_kept_side_by_side(visit, toy):
     """Hover shows, click keeps, at most two; digits keep guesses of the round in view; Esc lets go of both."""
     page = still(visit(toy))
     go(page, 2)
@@ -186,7 +175,7 @@ def test_r8_two_tokens_can_be_kept_side_by_side(visit, toy):  # noqa: F811
     assert not re.search("kept here", page.locator("#view-token").inner_text())
 
 
-def test_n5_chosen_token_lights_everywhere(visit, toy):  # noqa: F811
+def test_n5_chosen_token_lights_everywhere(visit, toy):
     """A token pointed at in the text is marked in text, tape and card alike."""
     page = still(visit(toy))
     scrub(page, 1)
@@ -197,7 +186,7 @@ def test_n5_chosen_token_lights_everywhere(visit, toy):  # noqa: F811
     assert f"round {int(where[0]) + 1}" in page.locator("#view-token").inner_text()
 
 
-def test_b1_pause_stands_the_engine_still(visit, bundled):  # noqa: F811
+def test_b1_pause_stands_the_engine_still(visit, bundled):
     """Paused at the end of a round: no round arrives and the target is not called; Continue goes on to the same end."""
     from app import sources
 
@@ -222,7 +211,7 @@ def test_b1_pause_stands_the_engine_still(visit, bundled):  # noqa: F811
     assert page.locator(".tape-shares b").first.inner_text() == "400"
 
 
-def test_b1_stop_ends_a_paused_run(visit, bundled):  # noqa: F811
+def test_b1_stop_ends_a_paused_run(visit, bundled):
     page = ready(visit(bundled))
     ask(page, "abc abc abc", 400)
     expect(page.locator(".status")).to_contain_text("Running", timeout=20_000)

@@ -2,8 +2,8 @@
 
 import browser_support as support
 import pytest
+from browser_support import scrub, view
 from playwright.sync_api import expect
-from test_browser import browser_context_args, browser_type_launch_args, scrub, tiny, toy, view, visit  # noqa: F401
 
 pytestmark = pytest.mark.browser
 
@@ -16,7 +16,7 @@ def long(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["token", "count", "fade", "sure"])
-def test_thirty_steps_a_second_with_two_thousand_rounds(visit, toy, long, name):  # noqa: F811
+def test_thirty_steps_a_second_with_two_thousand_rounds(visit, toy, long, name):
     """Steps by key, each drawn, in the middle of a run of 2,000 rounds; medians, so that a busy machine does not decide."""
     page = visit(toy)
     page.locator(".keep input[type=file]").set_input_files(long)

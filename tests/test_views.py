@@ -9,18 +9,8 @@ from pathlib import Path
 import browser_support as support
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from browser_support import ready, scrub, view
 from playwright.sync_api import expect
-from test_browser import (  # noqa: F401  fixtures
-    browser_context_args,
-    browser_type_launch_args,
-    bundled,
-    ready,
-    scrub,
-    tiny,
-    toy,
-    view,
-    visit,
-)
 
 from app import sources
 from engine import metrics, trace
@@ -71,14 +61,14 @@ def blocks():
 
 
 @pytest.fixture(scope="module")
-def heads(tiny, tmp_path_factory):  # noqa: F811
+def heads(tiny, tmp_path_factory):
     folder = tmp_path_factory.mktemp("heads")
     support.keep(blocks(), folder)
     with support.serving(folder) as url:
         yield url
 
 
-def at_end(visit, url, name):  # noqa: F811
+def at_end(visit, url, name):
     page = ready(visit(url))
     scrub(page, 1)
     return page, view(page, name)
@@ -89,7 +79,7 @@ def at_end(visit, url, name):  # noqa: F811
 
 @pytest.mark.browser
 @pytest.mark.parametrize(("place", "rounds"), [("toy", TOY), ("bundled", REAL)])
-def test_a5_q15_q17_every_guess_has_one_of_four_fates(visit, request, place, rounds):  # noqa: F811
+def test_a5_q15_q17_every_guess_has_one_of_four_fates(visit, request, place, rounds):
     """kept + rejected + not reached (+ pruned: none here) = drafted, with glyph, count and the width of its part of the bar."""
     for each in rounds:
         assert len(each["draft"]) == sum(fate([each], f) for f in ("kept", "rejected", "not_reached"))
@@ -110,7 +100,7 @@ def test_a5_q15_q17_every_guess_has_one_of_four_fates(visit, request, place, rou
 
 
 @pytest.mark.browser
-def test_a5_pruned_is_a_fate_of_its_own(visit, tiny, tmp_path):  # noqa: F811
+def test_a5_pruned_is_a_fate_of_its_own(visit, tiny, tmp_path):
     """Where a method cut guesses before the check, they are neither rejected nor not reached; a tree is not called exact."""
     rounds = [([], [], "a"), (["b", "c", "d", "e"], ["kept", "pruned", "rejected", "not_reached"], "f")]
     records = support.toy(rounds, knobs={"k": 4})
@@ -125,7 +115,7 @@ def test_a5_pruned_is_a_fate_of_its_own(visit, tiny, tmp_path):  # noqa: F811
 
 @pytest.mark.browser
 @pytest.mark.parametrize(("place", "rounds"), [("toy", TOY), ("bundled", REAL)])
-def test_a6_q16_g8_the_bonus_and_rows_that_gave_nothing(visit, request, place, rounds):  # noqa: F811
+def test_a6_q16_g8_the_bonus_and_rows_that_gave_nothing(visit, request, place, rounds):
     """K guesses make K + 1 rows; bonuses, fixes and rows in vain are counted from the records."""
     _, count = at_end(visit, request.getfixturevalue(place), "count")
     k = 4 if place == "bundled" else 3
@@ -148,7 +138,7 @@ def test_a6_q16_g8_the_bonus_and_rows_that_gave_nothing(visit, request, place, r
 
 @pytest.mark.browser
 @pytest.mark.parametrize(("place", "rounds"), [("toy", TOY), ("bundled", REAL)])
-def test_q17_five_meanings_of_one_word(visit, request, place, rounds):  # noqa: F811
+def test_q17_five_meanings_of_one_word(visit, request, place, rounds):
     """Each of the five with its formula filled in and its value."""
     _, count = at_end(visit, request.getfixturevalue(place), "count")
     depth = lambda r, which: {v["slot"] for v in r["verify"] if v["verdict"] in which}  # noqa: E731
@@ -177,7 +167,7 @@ def test_q17_five_meanings_of_one_word(visit, request, place, rounds):  # noqa: 
 
 @pytest.mark.browser
 @pytest.mark.parametrize(("place", "rounds"), [("toy", TOY), ("bundled", REAL)])
-def test_f6_q18_worth_of_guess_j_is_survival_at_j(visit, request, place, rounds):  # noqa: F811
+def test_f6_q18_worth_of_guess_j_is_survival_at_j(visit, request, place, rounds):
     """The same rounds with their first j guesses, recounted; the bars of conditional acceptance stand still."""
     page, count = at_end(visit, request.getfixturevalue(place), "count")
     figure, slider = count.locator(".is-moved"), count.locator(".count-range")
@@ -210,7 +200,7 @@ def test_f6_q18_worth_of_guess_j_is_survival_at_j(visit, request, place, rounds)
 
 
 @pytest.mark.browser
-def test_q22_a_high_rate_is_not_speed(visit, bundled):  # noqa: F811
+def test_q22_a_high_rate_is_not_speed(visit, bundled):
     """Each recorded method and this run: accepted of tested and tokens per pass; rounds without a guess are counted."""
     _, count = at_end(visit, bundled, "count")
     told = count.locator(".count-name").all_text_contents()
@@ -245,7 +235,7 @@ def test_f7_the_experiment_is_added_up_once():
 
 
 @pytest.mark.browser
-def test_f7_a_panel_per_method_with_shared_axes(visit, bundled):  # noqa: F811
+def test_f7_a_panel_per_method_with_shared_axes(visit, bundled):
     """Guess 1 against the tail, with counts; the toggle is the one of the run's chart, temperature has its own."""
     page, fade = at_end(visit, bundled, "fade")
     runs = json.loads(sources.EXPERIMENT.read_text())["runs"]
@@ -272,7 +262,7 @@ def test_f7_a_panel_per_method_with_shared_axes(visit, bundled):  # noqa: F811
 
 
 @pytest.mark.browser
-def test_f3_the_quoted_server_log_flips(visit, toy):  # noqa: F811
+def test_f3_the_quoted_server_log_flips(visit, toy):
     """.762 .616 ... becomes .762 .808 ... by key d; it says that it is quoted, and from where."""
     page, fade = at_end(visit, toy, "fade")
     decay = fade.locator(".is-decay")
@@ -305,7 +295,7 @@ def collisions(rounds):
 
 @pytest.mark.browser
 @pytest.mark.parametrize("place", ["heads", "bundled"])
-def test_f4_two_meanings_met_only_where_the_rule_says(visit, request, place):  # noqa: F811
+def test_f4_two_meanings_met_only_where_the_rule_says(visit, request, place):
     """Exactly the places of the rule are listed; a click goes there and chooses the refused token."""
     rounds = rounds_of(blocks()) if place == "heads" else REAL
     expected = list(collisions(rounds))
@@ -329,7 +319,7 @@ def test_f4_two_meanings_met_only_where_the_rule_says(visit, request, place):  #
 
 
 @pytest.mark.browser
-def test_f4_no_place_is_said_in_words(visit, toy):  # noqa: F811
+def test_f4_no_place_is_said_in_words(visit, toy):
     """A drafter that is no block cannot guess for two tokens at once, and the page says so."""
     _, fade = at_end(visit, toy, "fade")
     assert fade.locator(".fade-place").count() == 0
@@ -339,7 +329,7 @@ def test_f4_no_place_is_said_in_words(visit, toy):  # noqa: F811
 
 @pytest.mark.browser
 @pytest.mark.parametrize("place", ["heads", "bundled"])
-def test_f5_the_same_block_with_the_head_on_and_off(visit, request, place):  # noqa: F811
+def test_f5_the_same_block_with_the_head_on_and_off(visit, request, place):
     """Favourites off and on, biases and the token they come from, differing places listed; off shows the backbone alone."""
     rounds = rounds_of(blocks()) if place == "heads" else REAL
     page, fade = at_end(visit, request.getfixturevalue(place), "fade")
@@ -418,7 +408,7 @@ def test_g3_the_page_measures_what_the_engine_does(page):
 
 
 @pytest.mark.browser
-def test_g3_reliability_diagram_of_the_run(visit, bundled):  # noqa: F811
+def test_g3_reliability_diagram_of_the_run(visit, bundled):
     """Points, counts and figures are the reference's; few cases are called few; a position can be chosen."""
     _, sure = at_end(visit, bundled, "sure")
     figure = sure.locator(".is-reliable")
@@ -448,7 +438,7 @@ def cut(rounds, threshold):
 
 @pytest.mark.browser
 @pytest.mark.parametrize("place", ["heads", "bundled"])
-def test_g2_g8_a_threshold_counts_what_it_saves_and_loses(visit, request, place):  # noqa: F811
+def test_g2_g8_a_threshold_counts_what_it_saves_and_loses(visit, request, place):
     """By range input, by key and by dragging: both numbers are those of a recount; so is the share of rows in vain."""
     rounds = rounds_of(blocks()) if place == "heads" else REAL
     page, sure = at_end(visit, request.getfixturevalue(place), "sure")
@@ -489,7 +479,7 @@ def test_g2_g8_a_threshold_counts_what_it_saves_and_loses(visit, request, place)
 
 
 @pytest.mark.browser
-def test_g2_a_run_with_a_threshold_says_what_it_cannot_know(visit, tiny, tmp_path):  # noqa: F811
+def test_g2_a_run_with_a_threshold_says_what_it_cannot_know(visit, tiny, tmp_path):
     """The slider starts at the run's own threshold; the page says that guesses below it are unknown."""
     records = support.sure(support.toy(support.BLOCK, method="dspark", knobs={"k": 3, "threshold": 0.45}))
     support.keep(records, tmp_path)
@@ -504,7 +494,7 @@ def test_g2_a_run_with_a_threshold_says_what_it_cannot_know(visit, tiny, tmp_pat
 
 @pytest.mark.browser
 @pytest.mark.parametrize("name", ["count", "fade", "sure"])
-def test_views_fit_a_phone(browser, bundled, name):  # noqa: F811
+def test_views_fit_a_phone(browser, bundled, name):
     """360 px wide: no sideways scroll in either language."""
     context = browser.new_context(viewport={"width": 360, "height": 780}, locale="en-US")
     page = context.new_page()
@@ -523,7 +513,7 @@ def test_views_fit_a_phone(browser, bundled, name):  # noqa: F811
 @pytest.mark.browser
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize("width", [1440, 390])
-def test_r5_views_do_not_move_while_the_run_plays(page, visit, bundled, width, lang):  # noqa: F811
+def test_r5_views_do_not_move_while_the_run_plays(page, visit, bundled, width, lang):
     """What stands below a changing sentence stays where it is, all through the run."""
     page.set_viewport_size({"width": width, "height": 900})
     page = visit(f"{bundled}/?lang={lang}")
@@ -544,7 +534,7 @@ def test_r5_views_do_not_move_while_the_run_plays(page, visit, bundled, width, l
 
 @pytest.mark.browser
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_u17_axe_finds_nothing_serious_in_the_views(visit, bundled, theme):  # noqa: F811
+def test_u17_axe_finds_nothing_serious_in_the_views(visit, bundled, theme):
     """No serious or critical finding in any of the three, in both themes."""
     page = ready(visit(f"{bundled}/?__theme={theme}"))
     scrub(page, 1)
