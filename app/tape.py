@@ -12,11 +12,15 @@ VIEWER = (
 )  # fmt: skip
 
 
+def scripts() -> str:
+    """The viewer's scripts, one behind the other."""
+    return "\n".join((ASSETS / f"{name}.js").read_text(encoding="utf-8") for name in VIEWER)
+
+
 def viewer() -> str:
     """The viewer's scripts as one: it defines mountViewer(element, source) and knows nothing of Gradio. It stands in the head,
     from where a file that plays offline takes it along."""
-    scripts = "\n".join((ASSETS / f"{name}.js").read_text(encoding="utf-8") for name in VIEWER)
-    return f"(() => {{\n{scripts}\nwindow.mountViewer = mountViewer;\n}})();"
+    return f"(() => {{\n{scripts()}\nwindow.mountViewer = mountViewer;\n}})();"
 
 
 class Tape(gr.HTML):

@@ -38,7 +38,8 @@ function meaningsOf(counts) {
   ];
 }
 
-function mountCount(R, experiment) {
+function mountCount(R) {
+  const { experiment } = R;
   const { say, write } = R;
   const { worded, speak } = speller(R);
   let most = 0, drawn = "";                                          // most: guesses offered, 0 = all

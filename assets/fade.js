@@ -32,7 +32,8 @@ function collisionsIn(round) {
 /** The share of guesses behind the first position that were kept: [kept, of how many]. */
 const tailOf = (kept, whole) => [sum(kept.slice(1)), sum(whole.slice(1))];
 
-function mountFade(R, experiment) {
+function mountFade(R) {
+  const { experiment } = R;
   const { say, tell, write } = R;
   const { worded, speak } = speller(R);
   let mode = "survival", series = "run", heat = "0", headed = true, found = [], seen = "";

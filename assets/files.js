@@ -55,13 +55,13 @@ nav { padding-bottom: 0; text-align: right; } main { padding-top: 8px; }</style>
 <main class="tape"></main>
 <script id="viewer-script">${script}<\/script>
 <script>
-const words = ${data(R.words)}, run = ${data(message)};
+const words = ${data(R.words)}, experiment = ${data(R.experiment)}, run = ${data(message)};
 const night = matchMedia("(prefers-color-scheme: dark)"), choice = document.querySelector("select");
 const dress = () => document.documentElement.classList.toggle("dark", night.matches);
 for (const code in words) choice.append(new Option(words[code].own_name, code, false, code === "${R.language}"));
 night.addEventListener("change", dress);
 dress();
-mountViewer(document.querySelector("main"), { words, connect(viewer) {
+mountViewer(document.querySelector("main"), { words, experiment, connect(viewer) {
   const speak = () => {
     viewer.speak(document.documentElement.lang = choice.value);
     document.title = "SpecScope: " + run.run.prompt.text.slice(0, 60);

@@ -10,10 +10,10 @@
 const DEPTHS = ["first", "working", "proof"];                   // how much is told: the style hides the rest
 
 function mountViewer(element, source) {
-  const R = openRun(source.words);
+  const R = Object.assign(openRun(source.words), { experiment: source.experiment });
   const { worded, speak } = speller(R);
   const player = mountPlayer(R, element), tape = mountTape(R), log = mountLog(R);
-  const known = [mountCard(R), mountFair(R, source.draws), mountCount(R, source.experiment), mountFade(R, source.experiment), mountSure(R),
+  const known = [mountCard(R), mountFair(R, source.draws), mountCount(R), mountFade(R), mountSure(R),
                  mountLanes(R, source)];
   const views = known.filter(view => !source.link?.hidden.has(view.name));
   const keep = mountKeep(R, element, source.link, known.map(view => view.name), 

@@ -39,7 +39,7 @@ def test_u17_no_view_has_serious_findings(visit, block, theme):
 
 
 def test_n5_a_tour_of_every_view_by_keyboard(visit, block):
-    """Arrows go from tab to tab; Tab reaches every control of a view in turn, always with a visible focus, and leaves it again."""
+    """Arrows go from tab to tab; Tab reaches every control of a view, always with a visible focus, and leaves it again."""
     page = ready(visit(block))
     scrub(page, 1)
     page.locator(".tape-line .is-rejected").first.click()

@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from test_trace import Letters, records
 
 from app import sources, ui
-from app.tape import ASSETS, viewer
+from app.tape import ASSETS, scripts, viewer
 from app.words import NAMES, words
 from engine import trace
 from engine.lessons import LESSONS
@@ -187,7 +187,8 @@ def js(page, body, given=None):
     """Run a function body with the viewer's own functions at hand."""
     page.goto("about:blank")
     return page.evaluate(
-        "([code, given]) => new Function('given', code)(given)", [f"{viewer()}\n{body}", [] if given is None else given]
+        "([code, given]) => new Function('given', code)(given)",
+        [f"{scripts()}\n{body}", [] if given is None else given],
     )
 
 
@@ -466,8 +467,8 @@ def test_c6_without_an_engine_the_button_says_so(page, toy, visit):
     """The viewer mounted by a source without draws, as in a file of its own; and an engine that fails is an error in words."""
     visit(toy)
     page.evaluate(
-        """code => { const place = document.querySelector(".tape"), { words } = specscope;
-        new Function("place", "words", code + ";mountViewer(place, { words, connect() {} })")(place, words); }""",
+        """code => { const place = document.querySelector(".tape"), { words, experiment } = specscope;
+        new Function("place", "words", "experiment", code + ";mountViewer(place, { words, experiment, connect() {} })")(place, words, experiment); }""",
         viewer(),
     )
     fair = view(page, "fair")
@@ -475,10 +476,10 @@ def test_c6_without_an_engine_the_button_says_so(page, toy, visit):
     expect(fair.get_by_role("button", name="Draw 1000")).to_be_disabled()
     assert "needs the live page" in fair.inner_text()
     page.evaluate(
-        """code => { const place = document.querySelector(".tape"), { words } = specscope;
+        """code => { const place = document.querySelector(".tape"), { words, experiment } = specscope;
         const draws = () => Promise.reject(new Error("no engine today"));
-        const mount = code + ";mountViewer(place, { words, draws, connect() {} })";
-        new Function("place", "words", "draws", mount)(place, words, draws); }""",
+        const mount = code + ";mountViewer(place, { words, experiment, draws, connect() {} })";
+        new Function("place", "words", "experiment", "draws", mount)(place, words, experiment, draws); }""",
         viewer(),
     )
     fair = view(page, "fair")
