@@ -468,7 +468,8 @@ def test_c6_without_an_engine_the_button_says_so(page, toy, visit):
     visit(toy)
     page.evaluate(
         """code => { const place = document.querySelector(".tape"), { words, experiment } = specscope;
-        new Function("place", "words", "experiment", code + ";mountViewer(place, { words, experiment, connect() {} })")(place, words, experiment); }""",
+        const mount = code + ";mountViewer(place, { words, experiment, connect() {} })";
+        new Function("place", "words", "experiment", mount)(place, words, experiment); }""",
         viewer(),
     )
     fair = view(page, "fair")
