@@ -41,6 +41,10 @@ LIMITS = {  # least, most, whole
 }
 LAW = (2, 16)  # tokens of a small pair of laws
 DRAWS = 1000  # most guesses drawn for one request
+DEFAULTS = {
+    "method": "ngram", "k": 4, "sampled": False, "markov": True, "confidence": True, "threshold": 0, "temperature": 0,
+    "top_p": 1, "max_new": 96, "seed": 0, "rule": "exact", "top_k": 0, "min_p": 0,
+}  # fmt: skip
 BREATH = 1.5  # seconds between a look at the page and the start of the engine
 BASELINE = 24  # tokens of plain decoding, timed after each run
 
@@ -164,6 +168,15 @@ def first() -> str:
     """The bundled run that plays when the page opens; nothing if none is bundled."""
     paths = sorted(TRACES.glob("*.jsonl"))
     return recorded(paths[0]) if paths else ""
+
+
+def settings_of(message: str) -> dict:
+    """What the page's settings must be to repeat the run of a message; defaults where it says nothing or nothing possible."""
+    head = json.loads(message)["run"] if message else {"prompt": {"text": ""}}
+    told = {**head.get("sampling", {}), **head.get("knobs", {}), **head, "prompt": head["prompt"]["text"]}
+    given = {name: told.get(name, value) for name, value in {"prompt": "", **DEFAULTS}.items()}
+    wrong = problems(given)
+    return {name: DEFAULTS.get(name, "") if name in wrong else value for name, value in given.items()}
 
 
 def lanes(prompt: str) -> list[dict]:

@@ -126,46 +126,54 @@ def _layout():
             first = sources.first()
             parts["tape"] = Tape(first, elem_id="tape")
         with gr.Column(scale=1, min_width=280, elem_id="try"):
-            _settings(say, settings, parts, json.loads(first)["run"]["prompt"]["text"] if first else EXAMPLES["table"])
+            _settings(say, settings, parts, sources.settings_of(first))
     for name, component in settings.items():
         component.elem_id = name  # by which a link can hide it
     return settings, parts
 
 
-def _settings(say, settings, parts, prompt):
+def _settings(say, settings, parts, given):
     parts["try"] = gr.Markdown(say["try"])
-    settings["prompt"] = gr.Textbox(value=prompt, lines=4, max_lines=8, elem_id="prompt", label=say["prompt"],
+    settings["prompt"] = gr.Textbox(value=given["prompt"] or EXAMPLES["table"], lines=4, max_lines=8, elem_id="prompt", label=say["prompt"],
                                     info=say["prompt_hint"])  # fmt: skip
     with gr.Row(elem_id="examples"):
         for name in ("mine", *EXAMPLES):
             parts[f"example_{name}"] = gr.Button(say[f"example_{name}"], size="sm", min_width=0)
     settings["method"] = Radio(
         _choices(say, "method", sources.METHODS),
-        value="ngram",
+        value=given["method"],
         elem_classes="told",
         elem_id="method",
         label=say["method"],
     )
-    settings["k"] = Slider(1, 16, 4, step=1, label=say["k"], elem_classes=_heard("k"))
-    for name, value in (("sampled", False), ("markov", True), ("confidence", True)):
-        settings[name] = Checkbox(value, label=say[name], info=say[f"{name}_info"], elem_classes=_heard(name))
+    settings["k"] = Slider(1, 16, given["k"], step=1, label=say["k"], elem_classes=_heard("k"))
+    for name in sources.SWITCHES:
+        settings[name] = Checkbox(given[name], label=say[name], info=say[f"{name}_info"], elem_classes=_heard(name))
     settings["threshold"] = Slider(
-        0, 1, 0, step=0.05, label=say["threshold"], info=say["threshold_info"], elem_classes=_heard("threshold")
+        0,
+        1,
+        given["threshold"],
+        step=0.05,
+        label=say["threshold"],
+        info=say["threshold_info"],
+        elem_classes=_heard("threshold"),
     )
     with gr.Row(elem_id="go"):
         parts["run"] = gr.Button(say["run"], variant="primary", elem_id="run", min_width=0)
         parts["pause"] = gr.Button(say["pause_engine"], elem_id="pause", min_width=0)
         parts["stop"] = gr.Button(say["stop"], elem_id="stop", min_width=0)
-    settings["temperature"] = Slider(0, 2, 0, step=0.05, label=say["temperature"], info=say["temperature_info"])
-    settings["top_p"] = Slider(0.01, 1, 1, step=0.01, label=say["top_p"], info=say["top_p_info"])
-    settings["max_new"] = Slider(1, 512, 96, step=1, label=say["max_new"])
-    settings["seed"] = Number(0, precision=None, label=say["seed_label"], info=say["seed_info"])
+    settings["temperature"] = Slider(
+        0, 2, given["temperature"], step=0.05, label=say["temperature"], info=say["temperature_info"]
+    )
+    settings["top_p"] = Slider(0.01, 1, given["top_p"], step=0.01, label=say["top_p"], info=say["top_p_info"])
+    settings["max_new"] = Slider(1, 512, given["max_new"], step=1, label=say["max_new"])
+    settings["seed"] = Number(given["seed"], precision=None, label=say["seed_label"], info=say["seed_info"])
     with gr.Accordion(say["advanced"], open=False, elem_id="advanced") as parts["advanced"]:
         settings["rule"] = Radio(
-            _choices(say, "rule", sources.RULES), value="exact", elem_classes="told", label=say["rule"]
+            _choices(say, "rule", sources.RULES), value=given["rule"], elem_classes="told", label=say["rule"]
         )
-        settings["top_k"] = Number(0, label=say["top_k"], info=say["top_k_info"])
-        settings["min_p"] = Slider(0, 1, 0, step=0.01, label=say["min_p"], info=say["min_p_info"])
+        settings["top_k"] = Number(given["top_k"], label=say["top_k"], info=say["top_k_info"])
+        settings["min_p"] = Slider(0, 1, given["min_p"], step=0.01, label=say["min_p"], info=say["min_p_info"])
 
 
 def _heard(knob: str) -> list[str]:

@@ -12,22 +12,24 @@ const CHAPTERS = [
   { id: "dflash", run: ["code", "dflash"], view: "fade", light: [".is-decay"], bet: "falls" },
   { id: "dspark", run: ["code", "dspark"], view: "sure", light: [".is-sure"], bet: "least" },
   { id: "verify", view: "fair", light: [".view-tab[data-view=fair]"], bet: "below" },
-  { id: "pays", view: "lanes", light: [".view-tab[data-view=lanes]"], bet: "faster" },
+  { id: "pays", view: "lanes", light: [".view-tab[data-view=lanes]"], bet: "share" },
 ];
 
-const refusedIn = round => round.verify.find(v => v.verdict === "rejected");
+/** A guess whose draw really decides: neither as good as kept nor as good as refused. */
+const doubtfulIn = round => round.verify.find(v => v.u != null && v.verdict !== "not_reached" && v.ratio >= 0.1 && v.ratio <= 0.9);
 const judgedIn = rounds => rounds.flatMap(round => round.verify.filter(v => ["kept", "rejected"].includes(v.verdict)).map(v => [round.draft[v.slot], v]));
 
 /** Bets: facts for the question, the choices, and the right one by the run - null as long as it cannot be told. */
 const BETS = {
   keep: {
     choices: R => ["yes", "no"],
-    ask(R) {                                                     // the refusal that comes next, or the one in view
-      const round = R.round(), refused = round && refusedIn(round), beat = R.beat();
-      if (!refused || !["check", "verdict", "final"].includes(beat.kind)) return null;
-      const d = round.draft[refused.slot];
-      return { token: pieceNode(round, d.token_id), q: percent(d.q_tok), p: percent(refused.p_tok), key: `${R.id}/${beat.round}`,
-               told: beat.kind === "final" || beat.judged > refused.slot, right: "no", chance: probability(refused.ratio), draw: probability(refused.u) };
+    ask(R) {
+      const round = R.round(), doubtful = round && doubtfulIn(round), beat = R.beat();
+      if (!doubtful || beat.kind === "draft") return null;
+      const d = round.draft[doubtful.slot];
+      return { token: make("code", {}, pieceNode(round, d.token_id)), q: percent(d.q_tok), p: percent(doubtful.p_tok), key: `${R.id}/${beat.round}`,
+               told: beat.kind === "final" || beat.judged > doubtful.slot, right: doubtful.verdict === "kept" ? "yes" : "no",
+               chance: percent(doubtful.ratio), draw: percent(doubtful.u) };
     },
   },
   passes: {
@@ -49,6 +51,15 @@ const BETS = {
       if (!decoding?.tokens_per_second || !plain) return null;
       const ratio = decoding.tokens_per_second / plain.tokens_per_second;
       return { key: R.id, method: R.header.method, told: R.over() === R.rounds.length, right: ratio >= 1 ? "faster" : "slower", ratio: ratio.toFixed(2) };
+    },
+  },
+  share: {
+    choices: R => ["little", "some", "much"],
+    ask(R, clocks) {
+      const clock = clocks.at(-1);
+      if (!R.final || !clock?.all || R.header.method === "plain") return null;
+      const share = clock.spent / clock.all;
+      return { key: R.id, method: R.header.method, told: true, share: percent(share), right: share < 0.1 ? "little" : share < 0.3 ? "some" : "much" };
     },
   },
   falls: {
@@ -79,7 +90,7 @@ const BETS = {
   },
 };
 
-const percent = x => (100 * x < 1 && x > 0 ? "<1" : (100 * x).toFixed(0)) + " %";
+const percent = x => (x > 0 && 100 * x < 1 ? "<1" : (100 * x).toFixed(0)) + " %";
 
 function mountPath(R, source, choose, element) {
   const { say, write } = R;
@@ -92,7 +103,9 @@ function mountPath(R, source, choose, element) {
     button.addEventListener("click", () => open(chapter + by));
     return button;
   };
-  const back = move("back", -1), next = move("next", 1), node = worded(make("section.path", {}, make("div.path-head", {}, step, dots, make("span.path-moves", {}, back, next)), title, text, bet, term), "path", "aria-label");
+  const look = worded(make("button.path-look", { type: "button" }), "path_look");
+  look.addEventListener("click", () => element.querySelector(".view-tabs").scrollIntoView({ block: "start", behavior: "smooth" }));
+  const back = move("back", -1), next = move("next", 1), node = worded(make("section.path", {}, make("div.path-head", {}, step, dots, make("span.path-moves", {}, look, back, next)), title, text, bet, term), "path", "aria-label");
   const marks = CHAPTERS.map((_, i) => {
     const button = make("button.path-dot", { type: "button" });
     button.addEventListener("click", () => open(i));
@@ -138,21 +151,24 @@ function mountPath(R, source, choose, element) {
     const values = {
       tokens: counts?.tokens ?? 0, passes: counts?.passes ?? 0, per_pass: counts ? rate(counts.tokens / counts.passes) : "–", k: R.header?.knobs?.k ?? 0,
       prompt: first?.rows ?? "–", plain: R.end?.plain ? rate(R.end.plain.tokens_per_second) : "–", drafting: all ? percent(spent / all) : "–",
-      accepted: counts?.accepted ?? 0, tested: counts?.tested ?? 0, rows: round?.rows ?? "–",
+      ms: round ? milliseconds(round.t_target) : "–", one: R.end?.plain ? milliseconds(1000 / R.end.plain.tokens_per_second) : "–", accepted: counts?.accepted ?? 0, tested: counts?.tested ?? 0, rows: round?.rows ?? "–",
       ...Object.fromEntries(Object.keys(TERMS).map(name => ["term_" + name, termOf(name)])),
     };
-    const key = [id, R.language, ...Object.values(values).filter(value => !(value instanceof Node))].join();
+    const missing = here().run && R.header && R.header.method !== here().run[1];
+    const key = [id, missing, R.language, ...Object.values(values).filter(value => !(value instanceof Node))].join();
     if (key !== seen) {
       seen = key;
       write(step, "path_step", { at: chapter + 1, of: CHAPTERS.length });
       title.textContent = say(`path_${id}`);
-      text.replaceChildren(...fill(say(`path_${id}_text`), values));
+      text.replaceChildren(...fill(say(`path_${id}_text`), values), ...missing ? [" ", make("b.path-missing", {}, say("path_missing"))] : []);
       back.disabled = chapter === 0;
       next.disabled = chapter === CHAPTERS.length - 1;
+      look.hidden = !here().view;
       for (const [i, dot] of marks.entries()) {
-        dot.setAttribute("aria-label", say("path_" + CHAPTERS[i].id) + (done.has(i) ? " ✓" : ""));
+        dot.setAttribute("aria-label", say("path_" + CHAPTERS[i].id) + (done.has(i) ? ", " + say("path_done") : ""));
         dot.title = say("path_" + CHAPTERS[i].id);
-        dot.textContent = done.has(i) ? "✓" : String(i + 1);
+        dot.textContent = String(i + 1);
+        dot.classList.toggle("is-done", done.has(i));
         dot.setAttribute("aria-current", i === chapter ? "step" : "false");
       }
     }
@@ -160,12 +176,16 @@ function mountPath(R, source, choose, element) {
   }
 
   function drawBet() {
-    const name = here().bet, asked = BETS[name].ask(R);
-    const mine = asked && answers.get(name + asked.key), told = asked?.told && (mine || asked.told === true);
-    const state = [here().id, R.language, asked?.key, mine, told, asked?.right].join();
+    const name = here().bet, other = here().run && R.header?.method !== here().run[1];
+    const asked = R.rounds.length && !other ? BETS[name].ask(R, clocks) : null;
+    const mine = asked && answers.get(name + asked.key), over = R.final && R.at >= R.beats.length - 1;
+    const state = [here().id, R.language, asked?.key, mine, asked?.told, asked?.right, other, over].join();
     if (bet.dataset.state === state) return;
     bet.dataset.state = state;
-    if (!asked) return bet.replaceChildren(make("span.path-later", {}, say("bet_later")));
+    if (!asked) return bet.replaceChildren(make("span.path-later", {}, other ? "" : say(over ? "bet_over" : "bet_later")));
+    const truth = () => fill(say(`bet_${name}_told`), { ...asked, right: say(`bet_${name}_${asked.right}`) ?? asked.right });
+    if (asked.told && !mine && name === "keep")                 // too late to bet: what was asked and what came of it
+      return bet.replaceChildren(make("span.path-later", {}, ...fill(say("bet_keep_was"), asked), " ", ...truth()));
     const choices = BETS[name].choices(R).map(choice => {
       const button = make("button.path-choice", { type: "button", "aria-pressed": String(mine === choice) }, say(`bet_${name}_${choice}`) ?? choice);
       button.disabled = Boolean(mine);
@@ -173,7 +193,7 @@ function mountPath(R, source, choose, element) {
       return button;
     });
     const parts = [make("span.path-question", {}, ...fill(say("bet_" + name), asked)), make("span.path-choices", { role: "group" }, ...choices)];
-    if (mine && told) parts.push(make("span.path-answer", {}, ...fill(say(mine === asked.right ? "bet_right" : "bet_wrong"), {}), " ", ...fill(say(`bet_${name}_told`), { ...asked, right: say(`bet_${name}_${asked.right}`) ?? asked.right })));
+    if (mine && asked.told) parts.push(make("span.path-answer", {}, say(mine === asked.right ? "bet_right" : "bet_wrong"), " ", ...truth()));
     else if (mine) parts.push(make("span.path-answer", {}, say("bet_wait")));
     bet.replaceChildren(...parts);
   }
@@ -191,12 +211,11 @@ function mountPath(R, source, choose, element) {
     draw();
   }
 
-  /** As long as nobody has touched the player, it stops once, right before a refusal, and asks; without an answer it goes on. */
+  /** As long as nobody has touched the player, it stops once, right before a check that the draw decides, and asks; without an answer it goes on. */
   function pauseForBet() {
     const beat = R.beat(), round = R.round();
-    if (visited || R.touched || here().id !== "first" || !R.playing || !round || beat.round < 3 || beat.kind !== "check" || !refusedIn(round)) return;
+    if (visited || R.touched || here().id !== "first" || !R.playing || !round || beat.round < 2 || beat.kind !== "check" || !doubtfulIn(round)) return;
     visited = true;
-    if (refusedIn(round).u == null) return;
     R.playing = false;
     R.call("hold");
     waiting = setTimeout(() => { if (!R.playing && R.beat() === beat) { R.playing = true; R.call("arrive"); } }, BET_REST);
@@ -217,6 +236,7 @@ function mountPath(R, source, choose, element) {
     return button;
   }
 
+  element.addEventListener("click", event => { if (!event.target.closest(".path-word, .path-term")) term.replaceChildren(); });
   term.id = "path-term";
   enter();
   return {

@@ -41,7 +41,9 @@ function mountPlayer(R, element) {
       return [name, node];
     });
   const keys = make("dialog.player-keys"), list = make("dl");
-  keys.append(worded(make("h3"), "keys"), list);
+  const close = worded(make("button.player-close", { type: "button" }), "close");
+  close.addEventListener("click", () => keys.close());
+  keys.append(worded(make("h3"), "keys"), list, close);
   keys.addEventListener("click", event => { if (event.target === keys) keys.close(); });
   const node = make("div.tape-transport", {},
     make("div.player-main", {},

@@ -231,7 +231,9 @@ function mountTape(R) {
     if (asking === "plain" && plain)
       return write(definition, "define_plain", { tokens: plain.tokens, seconds: plain.seconds.toFixed(2) });
     if (asking === "plain") return write(definition, R.final ? "define_no_plain" : "define_plain_later");
-    if (ratio) return write(definition, ratio >= 1 ? "faster" : "slower", { ratio: ratio.toFixed(2) });
+    // nobody gains more time than passes: then the machine was busier in one of the two
+    const busy = ratio && counts && ratio > 1.1 * counts.tokens / counts.passes;
+    if (ratio) return write(definition, busy ? "faster_busy" : ratio >= 1 ? "faster" : "slower", { ratio: ratio.toFixed(2) });
     write(definition, "define_hint");
   }
   for (const event of ["pointerleave", "focusout"]) stats.addEventListener(event, () => { asking = null; define(); });

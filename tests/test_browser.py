@@ -136,9 +136,9 @@ def test_a9_every_token_by_keyboard_with_the_same_card(visit, toy):
         cell.hover()
         assert page.locator(".tape-card").inner_text() == cards[where]
         cell.click()
-        expect(page.locator(".tape-card")).to_contain_text("Esc lets go")
+        expect(page.locator(".tape-card")).to_contain_text("Esc unpins")
         page.keyboard.press("Escape")
-        expect(page.locator(".tape-card")).not_to_contain_text("Esc lets go")
+        expect(page.locator(".tape-card")).not_to_contain_text("Esc unpins")
     page.locator(".tape-stage [data-round]").first.hover()
     card = page.locator(".tape-card").inner_text()
     assert all(word in card for word in ("p: target", "q: drafter", "draw u", "entropy", "rank at the target"))

@@ -167,12 +167,12 @@ def test_r8_two_tokens_can_be_kept_side_by_side(visit, toy):
     cards = page.locator(".tape-one")
     assert cards.count() == 2 and page.locator(".tape-stage .is-pinned").count() == 2
     texts = [card.inner_text() for card in cards.all()]
-    assert all("kept here" in text for text in texts) and len(set(texts)) == 2
+    assert all("pinned" in text for text in texts) and len(set(texts)) == 2
     page.keyboard.press("3")
     assert page.locator(".tape-stage .is-pinned").count() == 2
     page.keyboard.press("Escape")
     assert page.locator(".is-pinned").count() == 0
-    assert not re.search("kept here", page.locator("#view-token").inner_text())
+    assert not re.search("pinned", page.locator("#view-token").inner_text())
 
 
 def test_n5_chosen_token_lights_everywhere(visit, toy):

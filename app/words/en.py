@@ -160,6 +160,7 @@ WORDS = {
     "define_plain": "The same model without guesses, same prompt, same machine: {tokens} tokens in {seconds} s.",
     "define_plain_later": "Measured when the run has ended, on the same prompt.",
     "define_no_plain": "Not measured in this run.",
+    "faster_busy": "Measured {ratio} times plain, more than the passes saved: the machine was busy. Run again.",
     "faster": "{ratio} times the speed of plain decoding: faster.",
     "slower": "{ratio} times the speed of plain decoding: slower.",
     "depth": "How much is told",
@@ -170,6 +171,9 @@ WORDS = {
     "path": "Guided path",
     "path_chapters": "Chapters",
     "path_step": "Chapter {at} of {of}",
+    "path_look": "Look below ↓",
+    "path_done": "done",
+    "path_missing": "(The recording that this chapter speaks of is not here: the numbers are those of the run in view.)",
     "path_back": "Back",
     "path_next": "Next",
     "path_first": "One big model, many guesses",
@@ -178,16 +182,14 @@ WORDS = {
     "far {passes|pass|passes} gave {tokens|token|tokens}; alone it would have needed one pass for each.",
     "path_why": "Why guess at all?",
     "path_why_text": "A language model reads the whole prompt at once ({term_prefill}: {prompt} tokens in the first pass), "
-    "but then it writes one "
-    "{term_token} per {term_pass}, and every pass moves all its weights through the machine. In view is plain decoding: "
-    "{passes|pass|passes}, "
-    "{tokens|token|tokens}, {per_pass} per pass, always.",
+    "but then it writes one {term_token} per {term_pass}. Every pass fetches all its weights from memory, and that "
+    "fetching, not the arithmetic, takes most of the time. In view is plain decoding: {passes|pass|passes}, "
+    "{tokens|token|tokens}.",
     "path_idea": "Guess cheaply, check in one go",
-    "path_idea_text": "Checking is parallel: when all inputs are known, one {term_pass} gives the target's opinion behind "
-    "each of them. So anything "
-    "cheap may write a {term_draft}. Here the text itself guesses: what followed the same words before. {accepted} of "
-    "{tested} checked guesses were "
-    "kept; each {term_round} also brings one token of the target's own, a {term_correction} or a {term_bonus}.",
+    "path_idea_text": "Once the weights are there, a few more rows cost little: this pass checked {rows|row|rows} in {ms} "
+    "ms, plain decoding takes about {one} ms for one. So anything cheap may write a {term_draft}, here the text itself: "
+    "what followed the same words before. {accepted} of {tested} checked guesses were kept; each {term_round} adds a "
+    "{term_correction} or a {term_bonus}.",
     "path_model": "A small model as drafter",
     "path_model_text": "The obvious {term_drafter} is a smaller model with the same tokenizer, so that its ids can be "
     "checked directly. It writes its "
@@ -212,14 +214,21 @@ WORDS = {
     "worth more than what drafting "
     "and checking cost, and on a small machine it may not. Below, every method has written the same prompt.",
     # bets
+    "bet_over": "The run is over. Replay it to bet.",
+    "bet_keep_was": "The drafter gave {token} a probability of {q}, the target {p}.",
+    "bet_share": "How much of this run went into drafting?",
+    "bet_share_little": "under 10 %",
+    "bet_share_some": "10 to 30 %",
+    "bet_share_much": "over 30 %",
+    "bet_share_told": "{method} spent {share} of its time on guesses.",
     "bet_later": "A bet on this run follows as it plays.",
     "bet_wait": "Taken. The run will tell.",
     "bet_right": "Right.",
     "bet_wrong": "Not this time.",
-    "bet_keep": "The drafter gave {token} {q}, the target gives it {p}. Will it be kept?",
-    "bet_keep_yes": "yes",
-    "bet_keep_no": "no",
-    "bet_keep_told": "The chance was min(1, p / q) = {chance}, the draw {draw}: refused.",
+    "bet_keep": "The drafter gave {token} a probability of {q}, the target gives it {p}. Will it be accepted?",
+    "bet_keep_yes": "accepted",
+    "bet_keep_no": "rejected",
+    "bet_keep_told": "It had a chance of {chance}, the draw was {draw}: {right}.",
     "bet_passes": "How many passes do 20 tokens take this way?",
     "bet_passes_told": "One pass for each token.",
     "bet_survive": "How many of these {k|guess|guesses} will be kept?",
@@ -233,7 +242,7 @@ WORDS = {
     "bet_falls_higher": "no",
     "bet_falls_told": "First {one}, second {two} (tested {n|time|times}).",
     "bet_least": "Guess {place} is the one it is least sure of: {sure}. What becomes of it?",
-    "bet_least_kept": "kept",
+    "bet_least_kept": "accepted",
     "bet_least_rejected": "rejected",
     "bet_least_not_reached": "not reached",
     "bet_least_told": "It was {right}.",
@@ -325,12 +334,12 @@ WORDS = {
     "key_round": "back or on by rounds",
     "key_rejection": "next or previous rejection",
     "key_bonus": "next bonus",
-    "key_pin": "keep the numbers of a guess; two can be kept",
+    "key_pin": "pin the numbers of a guess; two can be pinned",
     "key_decay": "survival or conditional acceptance",
     "key_markov": "Markov head on or off",
     "key_redraw": "draw again",
     "key_link": "copy a link to what you see",
-    "key_unpin": "let go of what is kept",
+    "key_unpin": "unpin",
     "key_help": "this list",
     # views of the run
     "views": "Views of this run",
@@ -370,8 +379,8 @@ WORDS = {
     "done_cancelled": "The run was stopped.",
     # the card
     "card_hint": "Point at a token, tap it, or walk there with Tab and the arrow keys: its numbers appear here. "
-    "Click or Enter keeps them, Esc lets go.",
-    "pinned": "kept here, Esc lets go",
+    "Click or Enter pins them, Esc unpins.",
+    "pinned": "pinned, Esc unpins",
     "fact_p": "p: target",
     "fact_q": "q: drafter",
     "fact_ratio": "chance to be kept",

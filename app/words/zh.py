@@ -158,6 +158,7 @@ WORDS = {
     "define_plain": "同一模型、同一提示词、同一机器，不作猜测：{seconds} 秒写出 {tokens} 个 token。",
     "define_plain_later": "运行结束后，用同一提示词测量。",
     "define_no_plain": "这次运行没有测量。",
+    "faster_busy": "测得是普通解码的 {ratio} 倍，比省下的前向还多：机器当时很忙，请再运行一次。",
     "faster": "速度是普通解码的 {ratio} 倍：更快。",
     "slower": "速度是普通解码的 {ratio} 倍：更慢。",
     "depth": "讲到多深",
@@ -168,6 +169,9 @@ WORDS = {
     "path": "导览",
     "path_chapters": "章节",
     "path_step": "第 {at} 章，共 {of} 章",
+    "path_look": "看下方 ↓",
+    "path_done": "已完成",
+    "path_missing": "（这里没有本章所讲的录制；数字取自当前看到的运行。）",
     "path_back": "上一章",
     "path_next": "下一章",
     "path_first": "一个大模型，许多猜测",
@@ -175,16 +179,13 @@ WORDS = {
     "{passes} 次前向写出了 "
     "{tokens} 个 token；若不猜，每个 token 都要一次前向。",
     "path_why": "为什么要猜？",
-    "path_why_text": "语言模型可以一口气读完提示词（{term_prefill}：第一次前向读了 {prompt} 个 token），但之后每次"
-    "{term_pass}只写一个 {term_token}，"
-    "而每次前向都要把全部权重搬运一遍。现在看到的是普通解码：{passes} 次前向，{tokens} 个 token，每次前向永远是 {per_pass} "
-    "个。",
-    "path_idea": "便宜地猜，一次核对",
-    "path_idea_text": "核对可以并行：输入都已知时，一次{term_pass}就能得到大模型在每个位置上的意见。所以任何便宜的办法都可"
-    "以写{term_draft}。"
-    "这里由文本自己来猜：同样的词以前后面跟过什么。核对过的 {tested} 个猜测里接受了 {accepted} 个；每{term_round}还会得到一"
-    "个大模型自己的 "
-    "token：{term_correction}或{term_bonus}。",
+    "path_why_text": "语言模型可以一口气读完提示词（{term_prefill}：第一次前向计算读了 {prompt} 个 token），之后每次"
+    "{term_pass}只写一个 {term_token}。每次前向都要从内存取来全部权重，时间主要花在取数上，而不是计算上。现在看到的是普通解"
+    "码：{passes} 次前向，{tokens} 个 token。",
+    "path_idea": "低成本地猜，一次性核对",
+    "path_idea_text": "权重既已取来，多算几行花不了多少：这次前向核对了 {rows} 行，用时 {ms} 毫秒；普通解码算一行约 {one} "
+    "毫秒。所以任何便宜的办法都可以写{term_draft}，这里由文本自己来猜：同样的词以前后面跟过什么。核对过的 {tested} 个猜测里"
+    "接受了 {accepted} 个；每{term_round}再加一个{term_correction}或{term_bonus}。",
     "path_model": "用小模型起草",
     "path_model_text": "最容易想到的{term_drafter}是词表相同的更小的模型，这样它的 token 编号可以直接拿去核对。它一个接一个"
     "地写，"
@@ -205,14 +206,21 @@ WORDS = {
     "path_pays_text": "前向次数在哪台机器上都一样，秒数却不是。省下的比起草和核对花掉的多，猜测才划算；在小机器上可能并不划"
     "算。下方是各种方法写同一个提示词。",
     # 打赌
-    "bet_later": "播放下去，会有一个关于这次运行的小赌。",
+    "bet_over": "运行已结束，重播即可再猜。",
+    "bet_keep_was": "起草者认为下一个是 {token} 的概率为 {q}，大模型给 {p}。",
+    "bet_share": "这次运行有多少时间花在起草上？",
+    "bet_share_little": "不到 10 %",
+    "bet_share_some": "10 % 到 30 %",
+    "bet_share_much": "超过 30 %",
+    "bet_share_told": "{method} 有 {share} 的时间花在猜测上。",
+    "bet_later": "播放到合适的地方会请你猜一猜。",
     "bet_wait": "已记下，看运行结果。",
     "bet_right": "猜对了。",
     "bet_wrong": "这次没猜对。",
-    "bet_keep": "起草者给 {token} {q}，大模型给它 {p}。它会被接受吗？",
-    "bet_keep_yes": "会",
-    "bet_keep_no": "不会",
-    "bet_keep_told": "接受概率是 min(1, p / q) = {chance}，抽到 {draw}：拒绝。",
+    "bet_keep": "起草者认为下一个是 {token} 的概率为 {q}，大模型只给 {p}。它会被接受吗？",
+    "bet_keep_yes": "接受",
+    "bet_keep_no": "拒绝",
+    "bet_keep_told": "接受的概率是 {chance}，抽到 {draw}：{right}。",
     "bet_passes": "照这样写 20 个 token 需要几次前向？",
     "bet_passes_told": "每个 token 一次前向。",
     "bet_survive": "这 {k} 个猜测会有几个被接受？",
@@ -221,9 +229,9 @@ WORDS = {
     "bet_faster_faster": "更快",
     "bet_faster_slower": "更慢",
     "bet_faster_told": "{method}：速度是普通解码的 {ratio} 倍，{right}。",
-    "bet_falls": "在真正核对过的猜测里，第二个比第一个更少被接受吗？",
-    "bet_falls_lower": "更少",
-    "bet_falls_higher": "不是",
+    "bet_falls": "在真正核对过的猜测里，第二个的接受率比第一个低吗？",
+    "bet_falls_lower": "更低",
+    "bet_falls_higher": "不低",
     "bet_falls_told": "第一个 {one}，第二个 {two}（核对了 {n} 次）。",
     "bet_least": "第 {place} 个猜测它最没把握：{sure}。它会怎样？",
     "bet_least_kept": "接受",
@@ -263,7 +271,7 @@ WORDS = {
     "term_conditional_is": "真正核对到这个猜测时（前面的都已接受），它被接受的比例。",
     "term_markov": "Markov 头",
     "term_markov_is": "一张小表，按前一个 token 调整猜测的概率。",
-    "term_confidence": "置信头",
+    "term_confidence": "置信度头",
     "term_confidence_is": "在核对之前说出：若前面的都被接受，这个猜测被接受的可能有多大。",
     "term_residual": "剩余分布",
     "term_residual_is": "从 p 中去掉被 q 盖住的部分，余下的再放大到 1。",
