@@ -134,8 +134,9 @@ def _layout():
 
 def _settings(say, settings, parts, given):
     parts["try"] = gr.Markdown(say["try"])
-    settings["prompt"] = gr.Textbox(value=given["prompt"] or EXAMPLES["table"], lines=4, max_lines=8, elem_id="prompt", label=say["prompt"],
-                                    info=say["prompt_hint"])  # fmt: skip
+    settings["prompt"] = gr.Textbox(
+        value=given["prompt"] or EXAMPLES["table"], lines=4, max_lines=8, label=say["prompt"], info=say["prompt_hint"]
+    )
     with gr.Row(elem_id="examples"):
         for name in ("mine", *EXAMPLES):
             parts[f"example_{name}"] = gr.Button(say[f"example_{name}"], size="sm", min_width=0)

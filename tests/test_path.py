@@ -50,7 +50,9 @@ def test_k2_the_bet_is_answered_by_the_trace_and_stays(visit, toy):
     page.keyboard.press("Shift+ArrowRight")
     assert page.locator(".tape-stage.is-checking").count()
     bet = page.locator(".path-bet")
-    expect(bet).to_contain_text(f"a probability of {100 * d['q_tok']:.0f} %, the target gives it {100 * v['p_tok']:.0f} %")
+    expect(bet).to_contain_text(
+        f"a probability of {100 * d['q_tok']:.0f} %, the target gives it {100 * v['p_tok']:.0f} %"
+    )
     assert v["verdict"] == "rejected"
     bet.get_by_role("button", name="accepted").click()
     expect(bet).to_contain_text("Not this time")
