@@ -52,6 +52,8 @@ Object.assign(specscope, (() => {
       else if (news.turn !== undefined && news.turn === gone) return;   // was still under way when Stop was pressed
       state = news;
       tell({ state: state.state });
+      const chosen = document.querySelector("#method input:checked");     // a method that this model lacks is no choice
+      if (state.off?.split(", ").includes(chosen?.value)) document.querySelector("#method input[value=ngram]").click();
       draw();
     };
     listeners.push(news => news.language && draw());

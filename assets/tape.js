@@ -232,7 +232,7 @@ function mountTape(R) {
       return write(definition, "define_plain", { tokens: plain.tokens, seconds: plain.seconds.toFixed(2) });
     if (asking === "plain") return write(definition, R.final ? "define_no_plain" : "define_plain_later");
     // nobody gains more time than passes: then the machine was busier in one of the two
-    const busy = ratio && counts && ratio > 1.1 * counts.tokens / counts.passes;
+    const busy = ratio && R.header.badge !== "toy" && ratio > 1.1 * counts.tokens / counts.passes;
     if (ratio) return write(definition, busy ? "faster_busy" : ratio >= 1 ? "faster" : "slower", { ratio: ratio.toFixed(2) });
     write(definition, "define_hint");
   }

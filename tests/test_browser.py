@@ -327,7 +327,7 @@ def test_a1_live_run_streams(visit, bundled):
     assert page.evaluate("places.size") > 3
     assert page.locator(".tape-shares b").first.inner_text() == "120"
     expect(page.locator(".tape-prompt")).to_contain_text("abc abc abc")
-    expect(page.locator(".tape-definition")).to_contain_text(re.compile("faster|slower"))
+    expect(page.locator(".tape-definition")).to_contain_text(re.compile("faster|slower|busy"))
 
 
 def test_ctrl_enter_runs(visit, bundled):
