@@ -2,7 +2,7 @@
 //
 // mountViewer(element, source) fills an empty element. source.words holds one dictionary per language, source.experiment the
 // recorded comparison of methods, source.connect(viewer) receives the entrances: viewer.take(message), viewer.speak(language),
-// viewer.stop(). Nothing here knows who sends. What a source may promise besides (draws, lanes, recorded) needs a server; views
+// viewer.stop(). Nothing here knows who sends. What a source may promise besides (draws, guesses, engine, lanes, recorded) needs a server; views
 // do without where it is absent.
 // If the source knows of links (assets/link.js), source.link has: address(what is shown) as a string, place(header) that a link
 // names, the view to open, hidden names, and what can be hidden.
@@ -11,8 +11,8 @@ function mountViewer(element, source) {
   const R = openRun(source.words);
   const { worded, speak } = speller(R);
   const player = mountPlayer(R, element), tape = mountTape(R), log = mountLog(R);
-  const known = [mountCard(R), mountFair(R, source.draws), mountCount(R, source.experiment), mountFade(R, source.experiment), mountSure(R),
-                 mountLanes(R, source)];
+  const known = [mountCard(R), mountWays(R, source), mountFair(R, source.draws), mountCount(R, source.experiment),
+                 mountFade(R, source.experiment), mountSure(R), mountLanes(R, source)];
   const views = known.filter(view => !source.link?.hidden.has(view.name));
   const keep = mountKeep(R, element, source.link, known.map(view => view.name), () => open?.name);
   const tabs = worded(make("div.view-tabs", { role: "tablist" }), "views", "aria-label");
