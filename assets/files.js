@@ -115,7 +115,7 @@ const SHAPES = (() => {
     round: {
       i: whole, t_draft: time, t_target: time, t_verify: time, t_other: time, t0: time, rows: whole,
       passes: maybe({ draft: whole, target: whole }), copied: maybe(list(whole)),
-      draft: list({ slot: whole, token_id: whole, pass: maybe(whole), parent: maybe(whole), source: maybe(list(whole)), matched: maybe(whole), ...side("q"), ...optional(real, "confidence", "bias") }),
+      draft: list({ slot: whole, token_id: whole, pass: maybe(whole), parent: maybe(whole), source: maybe(v => list(whole)(v) && v.length === 2), matched: maybe(whole), ...side("q"), ...optional(real, "confidence", "bias") }),
       verify: list({ slot: whole, verdict: among("kept", "rejected", "not_reached"), ratio: real, u: maybe(real), ...side("p") }),
       emit: list({ token_id: whole, maker: among("draft", "correction", "bonus", "plain"), slot: maybe(whole) }),
       final: maybe({ token_id: whole, u: maybe(real), ...side("p"), residual_top: maybe(law), residual_rest: maybe(real) }),

@@ -7,7 +7,7 @@ Object.assign(specscope, (() => {
   const tell = news => { for (const listen of listeners) listen(news); };
   const keep = { get: key => { try { return localStorage.getItem("specscope-" + key); } catch { return null; } },
                  set: (key, value) => { try { localStorage.setItem("specscope-" + key, value); } catch { /* private window */ } } };
-  let language = choose(), state = {}, ready = null, gone;      // ready: what the engine said when it was; gone: the turn that was stopped
+  let language = choose(), state = {}, ready = null, gone;  // ready: the engine's own word when it was; gone: the turn stopped
 
   function choose() {
     const wish = [new URLSearchParams(location.search).get("lang"), keep.get("language"), ...navigator.languages];
@@ -74,12 +74,14 @@ Object.assign(specscope, (() => {
   }
   const draws = ({ p, q, rule, n, seed }) => call("draws", [p, q, rule, n, seed, language]);
   const guesses = (...asked) => call("guesses", [...asked, language]);
-  const engine = { methods: bounds.choices.method, state: () => ready, hear: listen => listeners.push(news => news.state && listen()) };
+  const engine = { methods: bounds.choices.method, state: () => ready,
+                   hear: listen => listeners.push(news => news.state && listen()) };
   const lanes = prompt => call("lanes", [prompt]), recorded = (prompt, method) => call("recorded", [prompt, method]);
 
   /** Gradio's value as the source of a tape. */
   function source(props, watch) {
-    return { words, experiment, link: specscope.link, engine, draws, guesses, lanes, recorded, prompts: recordings, connect(tape) {
+    const asked = { engine, draws, guesses, lanes, recorded, prompts: recordings };
+    return { words, experiment, link: specscope.link, ...asked, connect(tape) {
       const pass = () => { specscope.link.sees(props.value); tape.take(props.value); };
       listeners.push(news => {
         if (news.language) tape.speak(news.language);

@@ -2,8 +2,8 @@
 //
 // mountViewer(element, source) fills an empty element. source.words holds one dictionary per language, source.experiment the
 // recorded comparison of methods, source.connect(viewer) receives the entrances: viewer.take(message), viewer.speak(language),
-// viewer.stop(). Nothing here knows who sends. What a source may promise besides (draws, guesses, engine, lanes, recorded) needs a server; views
-// do without where it is absent.
+// viewer.stop(). Nothing here knows who sends. What a source may promise besides (draws, guesses, engine, lanes, recorded)
+// needs a server; views do without where it is absent.
 // If the source knows of links (assets/link.js), source.link has: address(what is shown) as a string, place(header) that a link
 // names, the view to open, hidden names, and what can be hidden.
 

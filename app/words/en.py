@@ -700,29 +700,37 @@ WORDS = {
     "ways_found": "tokens {from} to {to}",
     "ways_features": "the target's features, layers {layers}, of {n|token|tokens}",
     "ways_mask": "mask",
-    "ways_cached": "cache: {n|row|rows}",
+    "ways_cached": "{n} cached",
     "ways_unread": "not read",
     "ways_unsent": "not sent",
     "ways_count": "{draft|pass|passes} of the drafter and {target|pass|passes} of the target: {tokens|token|tokens}.",
     "ways_reading": "(Of the drafter's, {extra} only read new text.)",
     "ways_told_prompt": "The target reads the prompt. Nothing is guessed yet: its last row already gives the first token.",
-    "ways_told_unknown": "This trace is from before inputs were recorded. What came out is here; what went in is not guessed.",
+    "ways_told_unknown": "This trace is from before inputs were recorded. What came out is here; what went in is not "
+    "guessed.",
     "ways_told_nobody": "Plain decoding: every token costs one pass of the target over a single new row.",
     "ways_told_search": "No model runs. The text is searched for an earlier place that reads like its end, and what followed "
-    "there is guessed again: {k|token|tokens} without a single pass.",
-    "ways_told_sequence": "One pass for each guess. The last of {k} stands on {before} of the drafter's own guesses: if one is "
+    "there is guessed again, without a pass.",
+    "ways_told_none": "Nothing was guessed in this round: it is one of plain decoding.",
+    "ways_told_sequence": "One pass for each guess. The last of {k} stands on {before} of the drafter's own guesses: if "
+    "one is "
     "wrong, so is all behind it.",
-    "ways_told_block": "Not many steps of denoising: one pass fills all {masks|mask|masks} at once, and no guess sees another. "
-    "Features say what the target made of the text, but end before the newest token, which it has not read yet; so that token "
+    "ways_told_block": "Not many steps of denoising: one pass fills all {masks|mask|masks} at once, and no guess sees "
+    "another. "
+    "Features say what the target made of the text, but end before the newest token, which it has not read yet; so that "
+    "token "
     "goes in as well.",
-    "ways_told_walk": "One pass fills all {masks|mask|masks} at once, from the target's features and the newest token, which they "
+    "ways_told_walk": "One pass fills all {masks|mask|masks} at once, from the target's features and the newest token, "
+    "which they "
     "do not cover yet. Then the Markov head walks over the places: each guess is drawn knowing the one before it, {k|small "
     "step|small steps} and no pass.",
     "ways_judged_hint": "Point at a guess in the target's strip: what it is judged behind lights up.",
     "ways_judged_none": "There is no guess to judge in this round.",
-    "ways_judged": "Guess {slot} is judged by what the target says behind {n|token|tokens} of text and {m|guess|guesses} before "
+    "ways_judged": "Guess {slot} is judged by what the target says behind {n|token|tokens} of text and {m|guess|guesses} "
+    "before "
     "it. It does not see the other {apart}: a mask hides what is no ancestor, siblings too.",
-    "ways_judged_own": "The target's own token stands behind {n|token|tokens} of text and {m|kept guess|kept guesses}. It does "
+    "ways_judged_own": "The target's own token stands behind {n|token|tokens} of text and {m|kept guess|kept guesses}. It "
+    "does "
     "not see the other {apart}.",
     "ways_cache": "What stays in the target's cache",
     "ways_length": "{n|row|rows}",
@@ -731,11 +739,15 @@ WORDS = {
     "ways_written": "written",
     "ways_story_prompt": "Reading the prompt wrote {rows|row|rows}, one a token, and all of them stay.",
     "ways_story_before": "{before|row is|rows are} there. The newest token has no row yet: this pass will write it.",
-    "ways_story_pass": "One pass writes {rows|row|rows} behind the {before} there: the newest token and {drafted|guess|guesses}.",
-    "ways_story_final": "Of {rows|row|rows} written behind {before}, {kept} stay and {cut} are cut: {after} now. The token written "
+    "ways_story_pass": "One pass writes {rows|row|rows} behind the {before} there: the newest token and "
+    "{drafted|guess|guesses}.",
+    "ways_story_final": "Of {rows|row|rows} written behind {before}, {kept} stay and {cut} are cut: {after} now. The "
+    "token written "
     "last gets its row in the next pass.",
-    "ways_cache_note": "To scale; its whole width is the longest text this run may write. Cutting costs nothing: the length goes "
-    "back, and the next pass writes over the rest. A model with a running state instead of rows (recurrent layers) cannot cut; "
+    "ways_cache_note": "To scale; its whole width is the longest text this run may write. Cutting costs nothing: the "
+    "length goes "
+    "back, and the next pass writes over the rest. A model with a running state instead of rows (recurrent layers) cannot "
+    "cut; "
     "it has to bring back an older state.",
     "ways_here": "The same text, every method",
     "ways_ask": "Let every method guess here",
@@ -747,15 +759,21 @@ WORDS = {
     "ways_off": "off: no trained weights for this target",
     "ways_repeats": "= this run's round",
     "ways_differs": "≠ this run's round",
-    "ways_facts": "{draft} + {target|pass|passes}, {tokens|token|tokens}",
+    "ways_facts": "passes: drafter {draft}, target {target}; {tokens|token|tokens}",
+    "ways_and": ", ",
     "ways_prefix": "prefix {prefix}, {n|token|tokens}",
-    "ways_best": "Behind these {n|token|tokens} the most comes from: {method}, {tokens|token|tokens} in one pass of the target. "
+    "ways_best": "Behind these {n|token|tokens} the most is {tokens|token|tokens} in one pass of the target, by: {methods}. "
     "Another place may favour another method.",
     "ways_best_none": "Behind these {n|token|tokens} no method's guess holds: one token a pass, whoever guesses.",
     "ways_map": "The methods there are",
     "ways_head_method": "Method",
     "ways_head_would": "What a guess is made from",
     "ways_head_runs": "Here",
+    "ways_name_plain": "plain decoding",
+    "ways_name_ngram": "n-gram",
+    "ways_name_lm": "small model",
+    "ways_name_dflash": "DFlash",
+    "ways_name_dspark": "DSpark",
     "ways_name_medusa": "Medusa heads",
     "ways_name_exit": "early exit, self-speculation",
     "ways_name_eagle": "EAGLE",
@@ -779,7 +797,8 @@ WORDS = {
     "ways_absent": "not in this program yet",
     "ways_not_ready": "the engine is still starting",
     "ways_no_engine": "needs the live page",
-    "ways_map_note": "A relative of early exit does run here: the small model (lm) that travels with this program was made of "
+    "ways_map_note": "A relative of early exit does run here: the small model (lm) that travels with this program was "
+    "made of "
     "the target's own first layers, but keeps a cache of its own.",
     "bad_prefix_size": "The text before this round has {given} tokens; {least} to {most} are possible.",
     "bad_prefix_id": "{given} is no token id of this model.",
