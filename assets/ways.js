@@ -119,6 +119,9 @@ function mountWays(R, source) {
   const guess = (round, beat, slot, small) => slot < beat.shown
     ? chip(round, round.draft[slot].token_id, fateOf(round, slot, beat), { small }) : empty();
 
+  /** Why nothing came. */
+  const waiting = why => why ? [line("", arrow(), make("span.ways-reason", {}, why))] : [];
+
   /** One strip a pass: the text, and the guesses on which this one stands. */
   function sequence(round, index, beat, inputs, wait) {
     const n = textBefore(index), passes = wait ? [null] : passesIn(round), own = inputs.includes("guesses");
@@ -132,7 +135,7 @@ function mountWays(R, source) {
       if (inputs.includes("anchor")) seen.push(anchorOf(index));
       if (own && slots.length) seen.push(...[...ancestorsOf(round, slots[0])].reverse().map(slot => guess(round, beat, slot)));
       return strip("pass", make("span", {}, ...fill(say(who), { pass: i + 1 })),
-        line("", ...seen, arrow(), ...wait ? [box("unknown", wait)] : slots.map(slot => guess(round, beat, slot))));
+        line("", ...seen, ...wait ? [] : [arrow(), ...slots.map(slot => guess(round, beat, slot))]), ...waiting(wait));
     });
     const blanks = own ? Math.max(0, (R.header.knobs?.k ?? 1) - nodes.length) : 0;   // so that nothing below moves
     return [...nodes, ...Array.from({ length: blanks }, () => make("li.ways-strip.is-blank", { "aria-hidden": "true" }))];
@@ -164,7 +167,7 @@ function mountWays(R, source) {
     const grid = make("span.ways-block", {},
       features(given, caches[index].before), ...into, ...into.map(() => arrow("↓")), ...out);
     grid.style.setProperty("--slots", places);
-    const nodes = [strip("block", say("ways_who_block"), grid, ...wait ? [line("", box("unknown", wait))] : [])];
+    const nodes = [strip("block", say("ways_who_block"), grid, ...waiting(wait))];
     if (!walks) return nodes;
     const bias = d => d.bias == null ? "" : (d.bias < 0 ? "−" : "+") + Math.abs(d.bias).toFixed(1);
     const steps = round.draft.flatMap(d => [arrow(), guess(round, beat, d.slot, bias(d))]);
