@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from engine import metrics, trace
@@ -39,6 +39,9 @@ LIMITS = {  # least, most, whole
     "top_k": (0, 100_000, True),
     "min_p": (0, 1, False),
 }
+CHOICES = {"method": METHODS, "rule": RULES}
+FREE = ("rule", *LIMITS, *SWITCHES)  # settings that belong to no prompt and no method
+PREFIX = (2, 1000)  # tokens behind which every method can be asked to guess
 LAW = (2, 16)  # tokens of a small pair of laws
 DRAWS = 1000  # most guesses drawn for one request
 DEFAULTS = {
@@ -67,21 +70,50 @@ def problems(settings: dict) -> dict[str, tuple[str, dict]]:
         found["prompt"] = "bad_prompt_long", {"given": len(prompt), "most": PROMPT}
     elif not prompt.strip():
         found["prompt"] = "bad_prompt_empty", {}
-    for name, known in (("method", METHODS), ("rule", RULES)):
-        if settings[name] not in known:
-            found[name] = "bad_choice", {"name": name, "given": _short(settings[name]), "most": ", ".join(known)}
-    for name, (least, most, whole) in LIMITS.items():
-        value = settings[name]
-        number = isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
-        if not number or (whole and value != int(value)):
-            facts = {"name": name, "given": _short(value), "least": least, "most": most}
-            found[name] = "bad_whole" if whole else "bad_number", facts
-    for name in SWITCHES:
-        if not isinstance(settings[name], bool):
-            found[name] = "bad_switch", {"name": name, "given": _short(settings[name])}
+    found |= {name: wrong for name in ("method", *FREE) if (wrong := _setting_problem(name, settings[name]))}
     if settings["method"] in BLOCKS and "k" not in found and settings["k"] > BLOCK:
         found["k"] = "bad_k_block", {"given": settings["k"], "method": settings["method"], "most": BLOCK}
     return found
+
+
+def _setting_problem(name: str, value) -> tuple[str, dict] | None:
+    """What is wrong with one setting; its name is one of FREE, or "method"."""
+    if name in CHOICES:
+        known = CHOICES[name]
+        return None if value in known else ("bad_choice", _facts(name, value, most=", ".join(known)))
+    if name in SWITCHES:
+        return None if isinstance(value, bool) else ("bad_switch", _facts(name, value))
+    return _number_problem(name, value, *LIMITS[name])
+
+
+def _number_problem(name: str, value, least, most, whole: bool = True) -> tuple[str, dict] | None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and least <= value <= most and not (whole and value != int(value)):  # NaN fails the comparison
+        return None
+    return "bad_whole" if whole else "bad_number", _facts(name, value, least=least, most=most)
+
+
+def _facts(name: str, value, **more) -> dict:
+    return {"name": name, "given": _short(value), **more}
+
+
+def guess_problem(ids, prompt, methods, settings) -> tuple[str, dict] | None:
+    """What is wrong with a request for guesses behind a prefix, as far as one can tell without a model."""
+    if not isinstance(ids, list) or not PREFIX[0] <= len(ids) <= PREFIX[1]:
+        given = len(ids) if isinstance(ids, list) else _short(ids)
+        return "bad_prefix_size", {"given": given, "least": PREFIX[0], "most": PREFIX[1]}
+    for token in ids:
+        if not isinstance(token, int) or isinstance(token, bool) or token < 0:
+            return "bad_prefix_id", {"given": _short(token)}
+    if wrong := _number_problem("prompt", prompt, 1, len(ids)):
+        return wrong
+    if not isinstance(methods, list) or not methods:
+        return "bad_choice", _facts("methods", methods, most=", ".join(METHODS))
+    if not isinstance(settings, dict) or (odd := settings.keys() - set(FREE)):
+        given = _short(settings if not isinstance(settings, dict) else sorted(odd)[0])
+        return "bad_setting", {"given": given, "most": ", ".join(FREE)}
+    asked = [*(("method", method) for method in methods), *settings.items()]
+    return next(filter(None, (_setting_problem(name, value) for name, value in asked)), None)
 
 
 def draw_problem(p, q, rule, n, seed) -> tuple[str, dict] | None:
@@ -98,11 +130,7 @@ def draw_problem(p, q, rule, n, seed) -> tuple[str, dict] | None:
         return "bad_law_pair", {"p": len(p), "q": len(q)}
     if rule not in LESSONS:
         return "bad_choice", {"name": "rule", "given": _short(rule), "most": ", ".join(LESSONS)}
-    for name, value, least, most in (("n", n, 1, DRAWS), ("seed", seed, *LIMITS["seed"][:2])):
-        number = isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
-        if not number or value != int(value):
-            return "bad_whole", {"name": name, "given": _short(value), "least": least, "most": most}
-    return None
+    return _number_problem("n", n, 1, DRAWS) or _setting_problem("seed", seed)
 
 
 def _short(value) -> str:
@@ -328,9 +356,7 @@ def live(settings: dict) -> Iterator[tuple[str | None, dict]]:
     """
     if found := problems(settings):
         raise ValueError(next(iter(found.values())))
-    turn = secrets.token_urlsafe(9)
-    _line.append(turn)
-    try:
+    with _turn() as turn:
         for state in _wait(turn):
             yield None, state | {"turn": turn}
         if _target is None:
@@ -339,6 +365,15 @@ def live(settings: dict) -> Iterator[tuple[str | None, dict]]:
             for message, state in messages(_held(records, turn)):
                 yield message, _card(_target) | state | {"turn": turn}
         yield None, _state | {"turn": turn}
+
+
+@contextmanager
+def _turn() -> Iterator[str]:
+    """A place in the line, until it is left."""
+    turn = secrets.token_urlsafe(9)
+    _line.append(turn)
+    try:
+        yield turn
     finally:
         _line.remove(turn)
         _paused.discard(turn)
@@ -400,20 +435,49 @@ def draws(p: list, q: list, rule: str, n: int, seed: int) -> dict:
     return {"mark": lesson.mark, "law": law, "chance": chance, "tokens": list(tokens), "kept": [int(k) for k in kept]}
 
 
-def _records(settings: dict) -> Iterator[dict]:
-    from engine.run import run
+def guesses(ids: list, prompt: int, methods: list, settings: dict, target: str) -> list[dict]:
+    """What every method guesses behind the same tokens, of which the first `prompt` are the prompt, and what becomes of it: see
+    guess_here() in engine/run.py. Waits for its turn. target: hash of the model to which the ids belong.
+
+    ValueError carries what guess_problem() found, or why this engine cannot do it.
+    """
+    if found := guess_problem(ids, prompt, methods, settings):
+        raise ValueError(found)
+    if _target is None or _state["state"] != "ready":
+        raise ValueError(("guess_not_ready", {}))
+    if target != _target.loaded.hash:
+        raise ValueError(("guess_other_model", {"name": _target.loaded.name}))
+    size = _target.loaded.vocabulary.size
+    if (odd := max(ids)) >= size:
+        raise ValueError(("bad_prefix_id", {"given": odd}))
+    from engine.run import guess_here
+
+    knobs = {
+        name: {knob: _knob(name, knob, settings[knob]) for knob in KNOBS[name] if knob in settings} for name in methods
+    }
+    with _turn() as turn:
+        for _ in _wait(turn):
+            pass
+        return list(guess_here(_target, ids, int(prompt), knobs, _sampling(settings), settings.get("rule", "exact")))
+
+
+def _knob(method: str, name: str, value):
+    return value if name != "k" else min(int(value), BLOCK) if method in BLOCKS else int(value)
+
+
+def _sampling(settings: dict):
+    """The engine's own word for the settings that say how tokens are chosen."""
     from engine.types import Sampling
 
-    sampling = Sampling(
-        temperature=float(settings["temperature"]),
-        top_k=int(settings["top_k"]),
-        top_p=float(settings["top_p"]),
-        min_p=float(settings["min_p"]),
-        max_new=int(settings["max_new"]),
-        seed=int(settings["seed"]),
-    )
+    whole = {name: LIMITS[name][2] for name in ("temperature", "top_k", "top_p", "min_p", "max_new", "seed")}
+    return Sampling(**{n: int(settings[n]) if w else float(settings[n]) for n, w in whole.items() if n in settings})
+
+
+def _records(settings: dict) -> Iterator[dict]:
+    from engine.run import run
+
     method = settings["method"]
     knobs = {name: int(settings[name]) if name == "k" else settings[name] for name in KNOBS[method]}
     return run(
-        _target, settings["prompt"], method, sampling, rule=settings["rule"], baseline=BASELINE, **knobs
+        _target, settings["prompt"], method, _sampling(settings), rule=settings["rule"], baseline=BASELINE, **knobs
     )  # fmt: skip

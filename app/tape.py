@@ -7,8 +7,8 @@ import gradio as gr
 ASSETS = Path(__file__).parents[1] / "assets"
 # the viewer's scripts, in the order in which they build on each other
 VIEWER = (
-    "base", "run", "player", "tape", "log", "card", "fair", "chart", "count", "fade", "sure", "lanes", "path", "picture",
-    "files", "keep", "viewer",
+    "base", "run", "player", "tape", "log", "card", "ways", "fair", "chart", "count", "fade", "sure", "lanes", "path",
+    "picture", "files", "keep", "viewer",
 )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ SETTINGS = (
     "prompt", "method", "k", "temperature", "top_p", "seed", "max_new", "rule", "top_k", "min_p", "sampled", "markov",
     "confidence", "threshold", "language",
 )  # fmt: skip
-STYLES = ("tape", "fair", "views", "lanes", "path", "files")  # of the viewer; the page around it has its own
+STYLES = ("tape", "fair", "views", "lanes", "path", "files", "ways")  # of the viewer; the page around it has its own
 STATUS = '<div class="status" role="status" aria-live="polite"></div>'
 
 
@@ -221,7 +221,7 @@ def _head() -> str:
         "recordings": [name for name in EXAMPLES if sources.lanes(name)],
         "settings": SETTINGS,
         "bounds": {
-            "limits": sources.LIMITS, "choices": {"method": sources.METHODS, "rule": sources.RULES},
+            "limits": sources.LIMITS, "choices": sources.CHOICES,
             "switches": sources.SWITCHES, "prompt": sources.PROMPT, "blocks": sources.BLOCKS, "block": sources.BLOCK,
         },
     }  # fmt: skip
@@ -266,6 +266,7 @@ def _wire(page, settings, parts):
     )
     gr.api(sources.lanes, api_name="lanes", concurrency_limit=4)
     gr.api(sources.recording, api_name="recorded", concurrency_limit=4)
+    gr.api(guesses, api_name="guesses", concurrency_limit=4, concurrency_id="guesses")
     gr.api(draws, api_name="draws", concurrency_limit=2, concurrency_id="draws")
     parts["stop"].click(None, None, status, cancels=[started], js="""() => '{"state":"stopped"}'""")
 
@@ -316,6 +317,19 @@ def draws(p: list, q: list, rule: str, n: int, seed: int, language: str = "en") 
         return sources.draws(p, q, rule, n, seed)
     except ValueError as error:
         raise gr.Error(_sentence(words(str(language)), *error.args[0]), print_exception=False) from error
+
+
+def guesses(ids: list, prompt: int, methods: list, settings: dict, target: str, language: str = "en") -> list:
+    """Let every method make one round behind the same tokens (ids; the first `prompt` of them are the prompt).
+
+    settings: as of a run, each may be left out. target: the hash of the model to which the ids belong. Gives for each
+    method the round as a record of a trace and a hash of the tokens it began with, or why the method is off.
+    """
+    try:
+        return sources.guesses(ids, prompt, methods, settings, target)
+    except ValueError as error:
+        reason = _sentence(words(str(language)), *error.args[0]) if isinstance(error.args[0], tuple) else str(error)
+        raise gr.Error(reason, print_exception=False) from error
 
 
 def _sentence(say, key: str, facts: dict) -> str:

@@ -2,12 +2,12 @@
 // Gradio's components and code that knows nothing of Gradio. `specscope` was begun in the head with words and labels.
 
 Object.assign(specscope, (() => {
-  const { words, labels, recordings, experiment } = specscope;
+  const { words, labels, recordings, experiment, bounds } = specscope;
   const listeners = [];                                       // told {language} or {state}
   const tell = news => { for (const listen of listeners) listen(news); };
   const keep = { get: key => { try { return localStorage.getItem("specscope-" + key); } catch { return null; } },
                  set: (key, value) => { try { localStorage.setItem("specscope-" + key, value); } catch { /* private window */ } } };
-  let language = choose(), state = {}, gone;            // gone: the turn that was stopped
+  let language = choose(), state = {}, ready = null, gone;  // ready: the engine's own word when it was; gone: the turn stopped
 
   function choose() {
     const wish = [new URLSearchParams(location.search).get("lang"), keep.get("language"), ...navigator.languages];
@@ -51,6 +51,7 @@ Object.assign(specscope, (() => {
       if (news.state === "stopped") gone = state.turn;
       else if (news.turn !== undefined && news.turn === gone) return;   // was still under way when Stop was pressed
       state = news;
+      if (state.state === "ready") ready = { name: state.name, off: state.off?.split(", ") ?? [] };
       tell({ state: state.state });
       const chosen = document.querySelector("#method input:checked");     // a method that this model lacks is no choice
       if (state.off?.split(", ").includes(chosen?.value)) document.querySelector("#method input[value=ngram]").click();
@@ -74,11 +75,15 @@ Object.assign(specscope, (() => {
     return JSON.parse(data)[0];
   }
   const draws = ({ p, q, rule, n, seed }) => call("draws", [p, q, rule, n, seed, language]);
+  const guesses = (...asked) => call("guesses", [...asked, language]);
+  const engine = { methods: bounds.choices.method, state: () => ready,
+                   hear: listen => listeners.push(news => news.state && listen()) };
   const lanes = prompt => call("lanes", [prompt]), recorded = (prompt, method) => call("recorded", [prompt, method]);
 
   /** Gradio's value as the source of a tape. */
   function source(props, watch) {
-    return { words, experiment, link: specscope.link, draws, lanes, recorded, prompts: recordings, connect(tape) {
+    const asked = { engine, draws, guesses, lanes, recorded, prompts: recordings };
+    return { words, experiment, link: specscope.link, ...asked, connect(tape) {
       const pass = () => { specscope.link.sees(props.value); tape.take(props.value); };
       listeners.push(news => {
         if (news.language) tape.speak(news.language);

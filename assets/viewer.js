@@ -2,8 +2,8 @@
 //
 // mountViewer(element, source) fills an empty element. source.words holds one dictionary per language, source.experiment the
 // recorded comparison of methods, source.connect(viewer) receives the entrances: viewer.take(message), viewer.speak(language),
-// viewer.stop(). Nothing here knows who sends. What a source may promise besides (draws, lanes, recorded) needs a server; views
-// do without where it is absent.
+// viewer.stop(). Nothing here knows who sends. What a source may promise besides (draws, guesses, engine, lanes, recorded)
+// needs a server; views do without where it is absent.
 // If the source knows of links (assets/link.js), source.link has: address(what is shown) as a string, place(header) that a link
 // names, the view to open, the chapter, the depth, hidden names, and what can be hidden.
 
@@ -13,8 +13,7 @@ function mountViewer(element, source) {
   const R = Object.assign(openRun(source.words), { experiment: source.experiment });
   const { worded, speak } = speller(R);
   const player = mountPlayer(R, element), tape = mountTape(R), log = mountLog(R);
-  const known = [mountCard(R), mountFair(R, source.draws), mountCount(R), mountFade(R), mountSure(R),
-                 mountLanes(R, source)];
+  const known = [mountCard(R), mountWays(R, source), mountFair(R, source.draws), mountCount(R), mountFade(R), mountSure(R), mountLanes(R, source)];
   const views = known.filter(view => !source.link?.hidden.has(view.name));
   const keep = mountKeep(R, element, source.link, known.map(view => view.name), 
     () => ({ open: open?.name, chapter: path.at(), depth: depth.value === "working" ? null : depth.value }));

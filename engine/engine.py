@@ -41,7 +41,7 @@ class Engine:
         self.reading: list[Sequence] = []  # prompts on their way into the cache, a chunk at a time
         self.running: list[Sequence] = []
         self._resumed: set[int] = set()  # ids of sequences whose last token is an anchor already, not to be read now
-        self._spent: dict[int, dict[str, float]] = {}  # seconds a prompt has taken so far, by sequence id
+        self._spent: dict[int, dict[str, dict]] = {}  # seconds and passes a prompt has taken so far, by sequence id
 
     def submit(
         self, tokens: list[int], sampling: Sampling, prompt_length: int | None = None, resume: bool = False
@@ -97,7 +97,7 @@ class Engine:
 
     def _read_prompts(self) -> list[Step]:
         """The next chunk of every newcomer's prompt; a prompt that ends here gets its first token."""
-        batch, clock, steps = list(self.reading), _Clock(self.target.device), []
+        batch, clock, steps = list(self.reading), _Clock(self.target, self.drafter), []
         with clock:
             goals = [len(s.tokens) - (s.id in self._resumed) for s in batch]
             starts = [self.target.cache.length[s.row] for s in batch]
@@ -120,15 +120,18 @@ class Engine:
                         steps.append(self._judge(batch[b], nothing, out.logits[b], len(batch[b].tokens)))
             self._retire(batch)
         for s in batch:
-            before = self._spent.get(s.id, {})
-            self._spent[s.id] = {name: before.get(name, 0.0) + spent for name, spent in clock.seconds.items()}
+            before = self._spent.get(s.id, {"seconds": {}, "passes": {}})
+            now = {"seconds": clock.seconds, "passes": clock.passes}
+            self._spent[s.id] = {
+                part: {name: before[part].get(name, 0) + x for name, x in now[part].items()} for part in now
+            }
         self._resumed -= {batch[b].id for b in ended}
         spent = {batch[b].id: self._spent.pop(batch[b].id) for b in ended}
-        return [replace(step, seconds=spent[step.sequence.id]) for step in steps]
+        return [replace(step, **spent[step.sequence.id]) for step in steps]
 
     def _round(self) -> list[Step]:
         batch = list(self.running)
-        clock = _Clock(self.target.device)
+        clock = _Clock(self.target, self.drafter)
         with clock:
             with clock.phase("draft"):
                 proposals = self.drafter.propose(batch)
@@ -157,7 +160,7 @@ class Engine:
             with clock.phase("draft"):
                 self.drafter.observe(batch, features)
             self._retire(batch)
-        return [replace(step, seconds=clock.seconds) for step in steps]
+        return [replace(step, seconds=clock.seconds, passes=clock.passes) for step in steps]
 
     def _judge(self, sequence: Sequence, proposal: Proposal, logits: Tensor, rows: int) -> Step:
         """Verify one sequence's proposal against its logits [1 + n, vocab] and commit what stays to its tokens."""
@@ -174,7 +177,7 @@ class Engine:
         tokens, done = self._cut(sequence, tokens)
         sequence.tokens += tokens
         sequence.done = done
-        return Step(sequence, start, proposal, logits, p, _trim(verdict, len(tokens)), tokens, rows, {}, done)
+        return Step(sequence, start, proposal, logits, p, _trim(verdict, len(tokens)), tokens, rows, {}, {}, done)
 
     def _cut(self, sequence: Sequence, tokens: list[int]) -> tuple[list[int], str | None]:
         """Cut a round's tokens behind the first that ends the text; say why it ended."""
@@ -225,11 +228,14 @@ def refuse_broken(model: str, logits: Tensor, position: int) -> None:
 
 
 class _Clock:
-    """Seconds of one step by phase; everything outside a phase is "other"."""
+    """Seconds of one step by phase, everything outside a phase being "other"; and forwards of drafter and target."""
 
-    def __init__(self, device: torch.device):
+    def __init__(self, target: LM, drafter: Drafter):
         self.seconds = dict.fromkeys(("draft", "target", "verify", "other"), 0.0)
-        self._device = device
+        self._target, self._drafter, self._device = target, drafter, target.device
+
+    def _passes(self) -> dict[str, int]:
+        return {"draft": self._drafter.passes, "target": self._target.passes}
 
     def _now(self) -> float:
         if self._device.type == "cuda":
@@ -237,9 +243,10 @@ class _Clock:
         return time.perf_counter()
 
     def __enter__(self):
-        self._began, self._inside = self._now(), 0.0
+        self._began, self._inside, self._before = self._now(), 0.0, self._passes()
 
     def __exit__(self, *_):
+        self.passes = {name: n - self._before[name] for name, n in self._passes().items()}
         self.seconds["other"] += self._now() - self._began - self._inside
 
     @contextmanager

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 from engine import metrics, trace
-from engine.drafters import NoDraft
+from engine.drafters import Drafter, NoDraft
 from engine.engine import Engine
 from engine.load import Loaded
-from engine.methods import Target, build_drafter
+from engine.methods import Target, Unavailable, build_drafter
 from engine.types import Sampling
 from engine.verify import RULES
+from engine.weights import LoadError
 
 
 def encode(loaded: Loaded, prompt: str, raw: bool = False) -> list[int]:
@@ -67,6 +68,7 @@ def run(
         sampling=asdict(sampling) | {"stop": sorted(sampling.stop), "stop_strings": list(sampling.stop_strings)},
         seed=sampling.seed,
         prompt={"text": prompt, "raw": raw, "ids": ids},
+        sees=_sees(target, drafter),
     )
     yield head
     rounds: list[dict] = []
@@ -87,6 +89,45 @@ def run(
         "decoding": metrics.decoding(rounds),
         "plain": _plain(target, ids, sampling, baseline) if baseline and method != "plain" else None,
     }
+
+
+def guess_here(
+    target: Target,
+    ids: list[int],
+    prompt_length: int,
+    methods: dict[str, dict],
+    sampling: Sampling,
+    rule: str = "exact",
+) -> Iterator[dict]:
+    """One round of every method (name -> knobs) behind exactly these tokens, the last of which is the anchor.
+
+    Yields {"method", "knobs", "sees", "prefix": hash of the tokens that were in the engine, "length": how many, "round": a
+    record as in engine/trace.py}, or {"method", "off": why it cannot run}. With a run's own settings, and its tokens before one
+    of its rounds, its method repeats that round.
+    """
+    sampling = replace(sampling, stop=sampling.stop | end_ids(target.loaded))
+    for method, wish in methods.items():
+        try:
+            drafter, _, knobs = build_drafter(target, method, **wish)
+        except (Unavailable, LoadError) as error:
+            yield {"method": method, "off": str(error)}
+            continue
+        engine = Engine(target.lm, drafter, rule, target.loaded.vocabulary)
+        sequence = engine.submit(ids, sampling, min(prompt_length, len(ids) - 1), resume=True)
+        try:
+            while not (steps := engine.step()):
+                pass
+        finally:
+            engine.cancel(sequence)
+        prefix = sequence.tokens[: steps[0].start]
+        yield {
+            "method": method, "knobs": knobs, "sees": _sees(target, drafter), "prefix": trace.digest(prefix),
+            "length": len(prefix), "round": trace.describe(steps[0], target.loaded.vocabulary),
+        }  # fmt: skip
+
+
+def _sees(target: Target, drafter: Drafter) -> dict:
+    return {**drafter.sees, "taps": list(drafter.taps), "layers": len(target.lm.layers)}
 
 
 def _plain(target: Target, ids: list[int], sampling: Sampling, tokens: int) -> dict:

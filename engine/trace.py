@@ -17,11 +17,19 @@ header  {"type": "run", "schema": 1, "id", "method", "knobs": {"k": 4, ...}, "ru
          "models": {"target": {"name", "weights", "hash", "parameters", "dtype", "device"}, "draft": {same} | null},
          "tokenizer_hash", "sampling": {"temperature", "top_k", "top_p", "min_p", "max_new", "seed", "stop": [ids],
          "stop_strings": [...]}, "seed", "machine", "badge": "measured" | "recorded" | "toy", "started": ISO 8601,
-         "prompt": {"text", "raw", "ids": [...] | absent where a page saved a run that had not ended}}
+         "prompt": {"text", "raw", "ids": [...] | absent where a page saved a run that had not ended},
+         "sees": what guesses are made from | absent in older traces: {"inputs": any of "text", "features" (of the tapped
+                 layers), "anchor" (the last token), "masks", "guesses" (its own, before this one), "taps": [decoder layers of
+                 the target, from 0], "layers": how many there are, "slots": input slots of a block, the anchor's among them |
+                 absent, "anchor_guesses": whether the anchor's slot guesses the first token | absent}}
 round   {"type": "round", "i", "prefix_len", "t0", "t_draft", "t_target", "t_verify", "t_other",
-         "rows": rows that the target computed,
+         "rows": rows that the target computed; of a round that reads the prompt all stay in its cache, of any other as many
+                 as there are tokens in "emit" (the last of those has no row yet: it is the next round's anchor),
+         "passes": {"draft": forwards of the drafter's own net, "target": forwards of the target} | absent in older traces,
+         "copied": the tokens of the span `source`, what matched and what followed it | absent,
          "draft":  [{"slot", "parent": slot | null, "pass", "token_id", "depth": 1.., "q_tok", "q_top", "q_rest",
-                     "q_own_tok", "q_own_top", "q_own_rest", "q_rank", "source": [from, to] | absent, "confidence" | absent,
+                     "q_own_tok", "q_own_top", "q_own_rest", "q_rank", "source": [from, to] of the tokens it was copied
+                     from, "matched": how many of them are the text's last words | absent, "confidence" | absent,
                      "q_base_top" | absent, "q_base_rest" | absent, "bias" | absent}],
          "verify": [{"slot", "p_tok", "p_top", "p_rest", "p_own_tok", "p_own_top", "p_own_rest", "p_rank", "p_entropy",
                      "p_gap": logit gap of the target's two best, "overlap": sum of min(p, q), the exact rule's chance of
@@ -119,6 +127,7 @@ def describe(step: Step, vocabulary: Vocabulary, before: dict | None = None) -> 
         "t0": round(before["t0"] + sum(before[f"t_{phase}"] for phase in step.seconds), 4) if before else 0.0,
         **times,
         "rows": step.rows,
+        "passes": step.passes,
         "draft": draft,
         "verify": verify,
         "emit": _emitted(step),
@@ -126,6 +135,8 @@ def describe(step: Step, vocabulary: Vocabulary, before: dict | None = None) -> 
         "done": step.done,
         "note": proposal.note or None,
     }
+    if draft and "source" in draft[0]:
+        record["copied"] = step.sequence.tokens[slice(*draft[0]["source"])]
     record["texts"] = {str(i): vocabulary.piece(i) for i in sorted(_mentioned(record))}
     record["counts"] = metrics.count(last, told, len(step.tokens))
     return record
@@ -250,6 +261,7 @@ def _short(x: float) -> float:
 def _mentioned(record: dict) -> set[int]:
     """Every token id in a round."""
     found = {e["token_id"] for e in record["emit"]} | {d["token_id"] for d in record["draft"]}
+    found.update(record.get("copied", ()))
     for entry in (*record["draft"], *record["verify"], record["final"] or {}):
         for name, value in entry.items():
             if name.endswith("_top"):
@@ -267,6 +279,11 @@ def fingerprint(head: dict, rounds: list[dict]) -> str:
             for r in rounds
         ),
     ]
+    return digest(told)
+
+
+def digest(told) -> str:
+    """A short hash of what JSON can hold: of a prefix, the list of its token ids."""
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 

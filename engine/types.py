@@ -128,7 +128,7 @@ class Verdict:
 class Step:
     """One sequence's share of one round. `tokens` is what was committed, cut at stop and budget.
 
-    logits, p: [1 + n, vocab]; row 0 follows the anchor, row i + 1 follows node i. Seconds are the whole batch's.
+    logits, p: [1 + n, vocab]; row 0 follows the anchor, row i + 1 follows node i. Seconds and passes are the whole batch's.
     """
 
     sequence: Sequence
@@ -140,4 +140,5 @@ class Step:
     tokens: list[int]
     rows: int  # token rows the target computed for this sequence
     seconds: dict[str, float]  # draft, target, verify, other
+    passes: dict[str, int]  # forwards of the drafter's net and of the target
     done: str | None

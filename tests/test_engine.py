@@ -58,7 +58,7 @@ def test_a_drafter_that_is_the_target_is_always_accepted(temperature):
 
 def test_a_drafter_that_is_always_wrong_costs_rounds_but_no_token():
     class Wrong:
-        taps = ()
+        taps, passes = (), 0
 
         def observe(self, sequences, features):
             pass

@@ -115,6 +115,7 @@ class Disguised:
 
     def __init__(self, drafter, lie):
         self.taps, self.observe, self.drafter, self.lie = drafter.taps, drafter.observe, drafter, lie
+        self.passes = 0
 
     def propose(self, sequences):
         return [self.lie(p) if len(p) else p for p in self.drafter.propose(sequences)]

@@ -52,6 +52,10 @@ class TreeDrafter:
     def __init__(self, lm, branch=(2, 2)):
         self.lm, self.branch, self._memo = lm, branch, {}
 
+    @property
+    def passes(self):
+        return self.lm.passes
+
     def observe(self, sequences, features):
         pass
 

@@ -697,4 +697,130 @@ WORDS = {
     "open_order": "Not opened: line {line} should be round {round}.",
     "open_none": "Not opened: the file holds no round.",
     "open_failed": "Not opened: the file cannot be shown.",
+    # how drafters guess
+    "view_ways": "How drafters guess",
+    "ways_nothing": "Nothing has happened yet.",
+    "ways_sees": "Who sees what in this round",
+    "ways_who_nobody": "drafter",
+    "ways_who_drafter": "drafter",
+    "ways_who_drafter_pass": "drafter, pass {pass}",
+    "ways_who_search": "search",
+    "ways_who_search_pass": "search {pass}",
+    "ways_who_model": "small model",
+    "ways_who_model_pass": "small model, pass {pass}",
+    "ways_who_block": "block drafter, one pass",
+    "ways_who_markov": "Markov head",
+    "ways_who_target": "target, one pass",
+    "ways_nobody": "nobody guesses",
+    "ways_unknown": "what it saw is not in this trace",
+    "ways_text": "text: {n|token|tokens}",
+    "ways_ends": "text: {n|token|tokens}, ending in",
+    "ways_found": "tokens {from} to {to}",
+    "ways_features": "the target's features, layers {layers}, of {n|token|tokens}",
+    "ways_mask": "mask",
+    "ways_cached": "{n} cached",
+    "ways_unread": "not read",
+    "ways_unsent": "not sent",
+    "ways_count": "{draft|pass|passes} of the drafter and {target|pass|passes} of the target: {tokens|token|tokens}.",
+    "ways_reading": "(Of the drafter's, {extra} only read new text.)",
+    "ways_told_prompt": "The target reads the prompt. Nothing is guessed yet: its last row already gives the first token.",
+    "ways_told_unknown": "This trace is from before inputs were recorded. What came out is here; what went in is not "
+    "guessed.",
+    "ways_told_nobody": "Plain decoding: every token costs one pass of the target over a single new row.",
+    "ways_told_search": "No model runs. The text is searched for an earlier place that reads like its end, and what followed "
+    "there is guessed again, without a pass.",
+    "ways_told_none": "Nothing was guessed in this round: it is one of plain decoding.",
+    "ways_told_sequence": "One pass for each guess. The last of {k} stands on {before} of the drafter's own guesses: if "
+    "one is "
+    "wrong, so is all behind it.",
+    "ways_told_block": "Not many steps of denoising: one pass fills all {masks|mask|masks} at once, and no guess sees "
+    "another. "
+    "Features say what the target made of the text, but end before the newest token, which it has not read yet; so that "
+    "token "
+    "goes in as well.",
+    "ways_told_walk": "One pass fills all {masks|mask|masks} at once, from the target's features and the newest token, "
+    "which they "
+    "do not cover yet. Then the Markov head walks over the places: each guess is drawn knowing the one before it, {k|small "
+    "step|small steps} and no pass.",
+    "ways_judged_hint": "Point at a guess in the target's strip: what it is judged behind lights up.",
+    "ways_judged_none": "There is no guess to judge in this round.",
+    "ways_judged": "Guess {slot} is judged by what the target says behind {n|token|tokens} of text and {m|guess|guesses} "
+    "before "
+    "it. It does not see the other {apart}: a mask hides what is no ancestor, siblings too.",
+    "ways_judged_own": "The target's own token stands behind {n|token|tokens} of text and {m|kept guess|kept guesses}. It "
+    "does "
+    "not see the other {apart}.",
+    "ways_cache": "What stays in the target's cache",
+    "ways_length": "{n|row|rows}",
+    "ways_there": "there",
+    "ways_stays": "stays",
+    "ways_written": "written",
+    "ways_story_prompt": "Reading the prompt wrote {rows|row|rows}, one a token, and all of them stay.",
+    "ways_story_before": "{before|row is|rows are} there. The newest token has no row yet: this pass will write it.",
+    "ways_story_pass": "One pass writes {rows|row|rows} behind the {before} there: the newest token and "
+    "{drafted|guess|guesses}.",
+    "ways_story_final": "Of {rows|row|rows} written behind {before}, {kept} stay and {cut} are cut: {after} now. The "
+    "token written "
+    "last gets its row in the next pass.",
+    "ways_cache_note": "To scale; its whole width is the longest text this run may write. Cutting costs nothing: the "
+    "length goes "
+    "back, and the next pass writes over the rest. A model with a running state instead of rows (recurrent layers) cannot "
+    "cut; "
+    "it has to bring back an older state.",
+    "ways_here": "The same text, every method",
+    "ways_ask": "Let every method guess here",
+    "ways_ask_note": "Runs one round of each method on the engine, behind exactly the text of round {round}.",
+    "ways_asking": "Asking the engine; other visitors' runs come first.",
+    "ways_unfinished": "This needs a finished run: only then the page has the ids of all tokens.",
+    "ways_offline": "This needs the live page, where the engine can be asked.",
+    "ways_answered": "Measured here, now: one round each, behind the text before round {round}.",
+    "ways_off": "off: no trained weights for this target",
+    "ways_repeats": "= this run's round",
+    "ways_differs": "≠ this run's round",
+    "ways_facts": "passes: drafter {draft}, target {target}; {tokens|token|tokens}",
+    "ways_and": ", ",
+    "ways_prefix": "prefix {prefix}, {n|token|tokens}",
+    "ways_best": "Behind these {n|token|tokens} the most is {tokens|token|tokens} in one pass of the target, by: {methods}. "
+    "Another place may favour another method.",
+    "ways_best_none": "Behind these {n|token|tokens} no method's guess holds: one token a pass, whoever guesses.",
+    "ways_map": "The methods there are",
+    "ways_head_method": "Method",
+    "ways_head_would": "What a guess is made from",
+    "ways_head_runs": "Here",
+    "ways_name_plain": "plain decoding",
+    "ways_name_ngram": "n-gram",
+    "ways_name_lm": "small model",
+    "ways_name_dflash": "DFlash",
+    "ways_name_dspark": "DSpark",
+    "ways_name_medusa": "Medusa heads",
+    "ways_name_exit": "early exit, self-speculation",
+    "ways_name_eagle": "EAGLE",
+    "ways_name_eagle2": "EAGLE-2",
+    "ways_name_eagle3": "EAGLE-3",
+    "ways_name_mtp": "MTP",
+    "ways_sees_plain": "Nothing is guessed.",
+    "ways_sees_ngram": "The text: what followed the same words earlier.",
+    "ways_sees_lm": "The text and its own guesses, one pass a token.",
+    "ways_sees_dflash": "The target's features, the newest token and masks; one pass for the block.",
+    "ways_sees_dspark": "The same; then a Markov head knows the guess before each one.",
+    "ways_sees_medusa": "The target's last feature only: each head guesses one place, and none sees the others.",
+    "ways_sees_exit": "What the target's first layers make of the text and its own guesses; the other layers are skipped.",
+    "ways_sees_eagle": "The target's last feature and the next token; after that features it predicted itself.",
+    "ways_sees_eagle2": "The same, grown into a tree where its own confidence is high.",
+    "ways_sees_eagle3": "Features of three depths fused, and the next token; after that its own output, as in training.",
+    "ways_sees_mtp": "The target's last feature and the next token, through a layer trained along with the target; for more "
+    "guesses its own output goes back in.",
+    "ways_runs": "runs here",
+    "ways_untrained": "off: no trained weights for {name}",
+    "ways_absent": "not in this program yet",
+    "ways_not_ready": "the engine is still starting",
+    "ways_no_engine": "needs the live page",
+    "ways_map_note": "A relative of early exit does run here: the small model (lm) that travels with this program was "
+    "made of "
+    "the target's own first layers, but keeps a cache of its own.",
+    "bad_prefix_size": "The text before this round has {given} tokens; {least} to {most} are possible.",
+    "bad_prefix_id": "{given} is no token id of this model.",
+    "bad_setting": "{given} is no setting; possible: {most}.",
+    "guess_not_ready": "The engine is not ready yet. Its state stands at the top of the page.",
+    "guess_other_model": "This run belongs to another model; here runs {name}, and its ids mean other things.",
 }  # fmt: skip

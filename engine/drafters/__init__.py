@@ -9,7 +9,7 @@ Rule of honesty: whether a node is proposed may depend on the nodes before it, n
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -19,6 +19,8 @@ from engine.types import Proposal, Sequence
 
 class Drafter(Protocol):
     taps: tuple[int, ...]  # decoder layers (0-based) whose raw output it reads
+    sees: dict[str, Any]  # what its guesses are made from, for the trace: see `sees` in engine/trace.py
+    passes: int  # forwards of a net of its own so far
 
     def observe(self, sequences: list[Sequence], features: list[Tensor | None]) -> None:
         """features[b]: [n, tapped width] of the n tokens that entered the target's cache last."""
@@ -37,6 +39,8 @@ class NoDraft:
     """Plain autoregressive decoding."""
 
     taps: tuple[int, ...] = ()
+    sees = {"inputs": []}
+    passes = 0
 
     def observe(self, sequences, features):
         pass

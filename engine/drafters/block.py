@@ -233,6 +233,16 @@ class BlockDrafter:
         self.matrix = self.head.weight[: self.vocabulary] if net.words is None else self.head.weight[net.words.ids]
         self.slab = SlabCache(len(target.cache.length))
         self._owner: dict[int, int] = {}  # row: the sequence it serves
+        self.passes = 0
+
+    @property
+    def sees(self) -> dict:
+        config = self.net.config
+        return {
+            "inputs": ["features", "anchor", "masks"],
+            "slots": config.block,
+            "anchor_guesses": config.anchor_guesses,
+        }
 
     @torch.inference_mode()
     def observe(self, sequences: list[Sequence], features: list[Tensor]) -> None:
@@ -316,6 +326,7 @@ class BlockDrafter:
             seen = self.slab.update(keys, values, module.index)
             return slab_attention(module, queries, *seen, None, sight=sight)[0]
 
+        self.passes += 1
         return self.net.guesses(self.net(x, positions, attend))[:, : self.k].contiguous()
 
     def _positions(self, rows: list[int], width: int) -> Tensor:

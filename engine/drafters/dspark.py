@@ -159,6 +159,11 @@ class DSparkDrafter(BlockDrafter):
         self.markov = markov and net.markov_head is not None
         self.confidence = confidence and net.confidence_head is not None
 
+    @property
+    def sees(self) -> dict:
+        seen = super().sees
+        return seen | {"inputs": seen["inputs"] + ["guesses"] * self.markov}
+
     def guess(self, sequences, hidden):
         base, before, state = linear(hidden, self.matrix), self.anchors(sequences), None
         u, places = self.uniforms(sequences), []

@@ -27,11 +27,16 @@ class ModelDrafter:
     `words`: ids of the draft model's rows, where it has not all of them."""
 
     taps: tuple[int, ...] = ()
+    sees = {"inputs": ["text", "guesses"]}
 
     def __init__(self, lm: LM, k: int = 4, vocabulary: int | None = None, words: Words | None = None):
         self.lm, self.k, self.words = lm, k, words
         self.vocabulary = vocabulary or (lm.vocabulary_size if words is None else len(words.place))
         self._cached: dict[int, tuple[int, int, Tensor]] = {}  # row: sequence id, length when drafted, drafted and read
+
+    @property
+    def passes(self) -> int:
+        return self.lm.passes
 
     def observe(self, sequences, features):
         pass

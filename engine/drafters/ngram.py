@@ -19,6 +19,8 @@ class NgramDrafter:
     itself. Single tokens match by accident, and a wrong draft costs a wide check: hence two at least."""
 
     taps: tuple[int, ...] = ()
+    sees = {"inputs": ["text"]}
+    passes = 0
 
     def __init__(self, k: int = 8, n: int = 4, shortest: int = 2, device: torch.device | str = "cpu"):
         self.k, self.n, self.shortest, self.device = k, n, shortest, device
