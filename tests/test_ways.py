@@ -9,20 +9,9 @@ import browser_support as support
 import pytest
 import torch
 from axe_playwright_python.sync_playwright import Axe
+from browser_support import ask, finished, ready, scrub, view
 from gradio_client import Client
 from playwright.sync_api import expect
-from test_browser import (  # noqa: F401  fixtures
-    ask,
-    browser_context_args,
-    browser_type_launch_args,
-    finished,
-    ready,
-    scrub,
-    tiny,
-    toy,
-    view,
-    visit,
-)
 from test_trace import Letters
 from toys import PROMPT
 from toys import engine as build
@@ -60,7 +49,7 @@ def furnish(target):
 
 
 @pytest.fixture(scope="module")
-def furnished(tiny):  # noqa: F811
+def furnished(tiny):
     return furnish(Target(load_model(str(tiny), dtype="float32")))
 
 
@@ -166,7 +155,7 @@ def test_d11_ngram_tells_the_span_it_copied(monkeypatch, furnished):
 # ---- the page --------------------------------------------------------------------------------------------------------
 
 
-def shown(visit, records, folder, url=None):  # noqa: F811
+def shown(visit, records, folder, url=None):
     support.keep(records, folder)
     return support.serving(folder)
 
@@ -182,7 +171,7 @@ def at_round(page, index):
 
 @pytest.mark.browser
 @pytest.mark.parametrize("method,knobs", CASES[:6])
-def test_d11_q39_q42_strips_show_the_real_step(visit, monkeypatch, furnished, tmp_path, method, knobs):  # noqa: F811
+def test_d11_q39_q42_strips_show_the_real_step(visit, monkeypatch, furnished, tmp_path, method, knobs):
     """Passes on the page are the engine's counts, layers those that were tapped, guesses the trace's, a strip a pass."""
     records, counted = recorded(monkeypatch, furnished, method, **knobs)
     support.keep(records, tmp_path)
@@ -223,7 +212,7 @@ def test_d11_q39_q42_strips_show_the_real_step(visit, monkeypatch, furnished, tm
 
 
 @pytest.mark.browser
-def test_d11_an_older_trace_says_less(visit, tiny, tmp_path):  # noqa: F811
+def test_d11_an_older_trace_says_less(visit, tiny, tmp_path):
     """Without what the drafter saw the page does not fill it in: no layers, no masks, no text."""
     support.keep(support.sure(support.toy(support.BLOCK, method="dspark", models={
         **support.HEADER["models"], "draft": {"name": "x", "weights": "none"}})), tmp_path)  # fmt: skip
@@ -237,7 +226,7 @@ def test_d11_an_older_trace_says_less(visit, tiny, tmp_path):  # noqa: F811
 
 
 @pytest.mark.browser
-def test_q14_q38_what_a_guess_is_judged_behind_lights_up(visit, tiny, tmp_path):  # noqa: F811
+def test_q14_q38_what_a_guess_is_judged_behind_lights_up(visit, tiny, tmp_path):
     """Pointing, focus and the tape's selection light the ancestors; siblings and what comes later step back."""
     records = support.toy(
         [([], [], "a"), (["b", "c", "d", "e"], ["kept", "rejected", "not_reached", "not_reached"], "f")], knobs={"k": 4}
@@ -286,7 +275,7 @@ def walked(name, temperature, k=3, stop=()):
 @pytest.mark.browser
 @pytest.mark.parametrize("name,temperature", [("plain", 0.0), ("ngram", 0.0), ("lm", 1.0), ("self", 0.0), ("dflash", 1.0),
                                               ("dspark", 1.0), ("dspark", 0.0), ("tree", 1.0)])  # fmt: skip
-def test_c11_q49_the_lane_is_as_long_as_the_engines_cache(visit, tiny, tmp_path, name, temperature):  # noqa: F811
+def test_c11_q49_the_lane_is_as_long_as_the_engines_cache(visit, tiny, tmp_path, name, temperature):
     """After every round the lane has the rows of the real cache; written, kept and cut add up, cell by cell and to scale."""
     records, lengths = walked(name, temperature)
     support.keep(records, tmp_path)
@@ -318,7 +307,7 @@ def test_c11_q49_the_lane_is_as_long_as_the_engines_cache(visit, tiny, tmp_path,
 
 
 @pytest.mark.browser
-def test_c11_a_stop_token_among_the_guesses_has_no_row(visit, tiny, tmp_path):  # noqa: F811
+def test_c11_a_stop_token_among_the_guesses_has_no_row(visit, tiny, tmp_path):
     """A text that ends inside a draft: the accepted stop token is written but was never needed in the cache."""
     full, _ = walked("self", 0.0)
     kept = [e["token_id"] for e in rounds_of(full)[2]["emit"]]
@@ -335,7 +324,7 @@ def test_c11_a_stop_token_among_the_guesses_has_no_row(visit, tiny, tmp_path):  
 
 
 @pytest.mark.browser
-def test_c11_before_the_pass_nothing_is_written(visit, toy):  # noqa: F811
+def test_c11_before_the_pass_nothing_is_written(visit, toy):
     page = visit(toy)
     page.evaluate("document.activeElement.blur()")
     ways = view(page, "ways")
@@ -379,7 +368,7 @@ def test_d12_behind_a_runs_own_prefix_its_method_repeats_the_round(furnished, me
     assert furnished.lm.cache._free == [0]  # nothing is left behind
 
 
-def test_d12_a_method_without_weights_says_so_and_the_others_go_on(tiny):  # noqa: F811
+def test_d12_a_method_without_weights_says_so_and_the_others_go_on(tiny):
     target = Target(load_model(str(tiny), dtype="float32"))
     rows = list(guess_here(target, [1, 2, 3], 2, {name: {} for name in METHODS}, Sampling()))
     assert {row["method"] for row in rows if "off" in row} == {"lm", "dflash", "dspark"}
@@ -477,7 +466,7 @@ def furnish_here():
 
 
 @pytest.mark.browser
-def test_d12_every_method_guesses_behind_one_prefix_on_the_page(visit, toy, furnish_here):  # noqa: F811
+def test_d12_every_method_guesses_behind_one_prefix_on_the_page(visit, toy, furnish_here):
     """A live run, then one round of every method behind the text of a round: one hash for all, the run's own repeats."""
     page = ready(visit(toy))
     ways = view(page, "ways")
@@ -519,7 +508,7 @@ def test_d12_every_method_guesses_behind_one_prefix_on_the_page(visit, toy, furn
 
 
 @pytest.mark.browser
-def test_d12_another_models_run_is_refused_on_the_page(visit, toy):  # noqa: F811
+def test_d12_another_models_run_is_refused_on_the_page(visit, toy):
     page = ready(visit(toy))
     scrub(page, 1)
     ways = view(page, "ways")
@@ -529,7 +518,7 @@ def test_d12_another_models_run_is_refused_on_the_page(visit, toy):  # noqa: F81
 
 
 @pytest.mark.browser
-def test_d12_without_ids_or_without_a_server_the_button_says_why(visit, toy, tmp_path):  # noqa: F811
+def test_d12_without_ids_or_without_a_server_the_button_says_why(visit, toy, tmp_path):
     page = ready(visit(toy))
     ways = view(page, "ways")
     page.evaluate("""() => { window.found = null; mountViewer(document.querySelector('.tape'), { words: specscope.words,
@@ -550,7 +539,7 @@ def test_d12_without_ids_or_without_a_server_the_button_says_why(visit, toy, tmp
 
 
 @pytest.mark.browser
-def test_d12_the_endpoint_refuses_in_the_visitors_language(visit, toy):  # noqa: F811
+def test_d12_the_endpoint_refuses_in_the_visitors_language(visit, toy):
     ready(visit(toy))
     client = Client(toy, verbose=False)
     for code in NAMES:
@@ -566,7 +555,7 @@ def test_d3_d10_the_page_offers_what_the_engine_has():
 
 
 @pytest.mark.browser
-def test_d3_d10_which_methods_run_is_the_engines_word(visit, toy):  # noqa: F811
+def test_d3_d10_which_methods_run_is_the_engines_word(visit, toy):
     """Every method of the engine's list is there, on unless the engine called it off; the others are told about, with the cause
     and without a run."""
     page = ready(visit(toy))
@@ -584,7 +573,7 @@ def test_d3_d10_which_methods_run_is_the_engines_word(visit, toy):  # noqa: F811
 
 
 @pytest.mark.browser
-def test_d3_d10_a_method_that_joins_the_engine_is_no_longer_called_missing(visit, toy):  # noqa: F811
+def test_d3_d10_a_method_that_joins_the_engine_is_no_longer_called_missing(visit, toy):
     page = ready(visit(toy))
     page.evaluate("""() => mountViewer(document.querySelector('.tape'), { words: specscope.words,
         experiment: specscope.experiment,
@@ -600,7 +589,7 @@ def test_d3_d10_a_method_that_joins_the_engine_is_no_longer_called_missing(visit
 
 @pytest.mark.browser
 @pytest.mark.parametrize("code", NAMES)
-def test_n6_u23_no_shift_and_no_sideways_scroll_while_a_round_plays(visit, furnished, monkeypatch, tmp_path, code):  # noqa: F811
+def test_n6_u23_no_shift_and_no_sideways_scroll_while_a_round_plays(visit, furnished, monkeypatch, tmp_path, code):
     records, _ = recorded(monkeypatch, furnished, "dspark")
     support.keep(records, tmp_path)
     with support.serving(tmp_path) as url:
