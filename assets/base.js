@@ -1,6 +1,6 @@
 // What all views share: tokens as text, nodes, numbers as words. Text of models and users is only ever set as textContent.
 
-const GLYPHS = { kept: "✓", rejected: "✗", not_reached: "○", pruned: "✂\uFE0E", correction: "↩\uFE0E", bonus: "★", plain: "", waiting: "…", guess: "?" };
+const GLYPHS = { kept: "✓", rejected: "✗", not_reached: "○", pruned: "✂\uFE0E", correction: "↩\uFE0E", bonus: "★", plain: "", checking: "…", waiting: "…", guess: "?" };
 
 // ---- tokens as text ----------------------------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ const build = create => (tag, attributes = {}, ...children) => {
 const make = build(name => document.createElement(name));
 const svg = build(name => document.createElementNS("http://www.w3.org/2000/svg", name));
 
-const probability = x => x == null ? "–" : x === 0 ? "0" : x < 0.001 ? x.toExponential(0) : x.toFixed(3);
+const probability = x => x == null ? "–" : x === 0 ? "0" : x < 1e-6 ? "<1e-6" : x < 0.001 ? x.toExponential(1) : x.toFixed(3);
 const milliseconds = x => x < 10 ? x.toFixed(1) : x.toFixed(0);
 const rate = x => x < 10 ? x.toFixed(2) : x.toFixed(1);
 const sum = list => list.reduce((a, b) => a + b, 0);

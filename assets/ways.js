@@ -90,7 +90,7 @@ function mountWays(R, source) {
 
   /** The token before a round's guesses. */
   function anchorOf(index) {
-    const before = R.rounds[index - 1], last = before.emit.at(-1);
+    const before = R.rounds[index - 1], last = before?.emit.at(-1);
     return last ? chip(before, last.token_id, last.maker === "draft" ? "kept" : last.maker) : empty();
   }
 
@@ -107,26 +107,27 @@ function mountWays(R, source) {
     R.header.sees?.inputs ?? (R.header.method === "plain" ? [] : round.draft[0]?.source ? ["text"] : null);
 
   function stripsOf(round, index, beat) {
-    if (!index) return [targetStrip(round, index, beat)];
     const inputs = inputsOf(round), wait = round.draft.length ? null : say(round.note ? "note_" + round.note : "slot_none");
     const drafting = !inputs ? sequence(round, index, beat, [], wait)
       : !inputs.length ? [strip("nobody", say("ways_who_nobody"), line("", box("text", say("ways_nobody"))))]
       : inputs.includes("masks") ? block(round, index, beat, inputs, wait)
-      : round.draft[0]?.source ? search(round, index, beat) : sequence(round, index, beat, inputs, wait);
+      : inputs.includes("guesses") ? sequence(round, index, beat, inputs, wait) : search(round, index, beat, wait);
+    if (!index) for (const node of drafting) blank(node);       // the prompt's round has none, but nothing may move afterwards
     return [...drafting, targetStrip(round, index, beat)];
   }
 
   const guess = (round, beat, slot, small) => slot < beat.shown
     ? chip(round, round.draft[slot].token_id, fateOf(round, slot, beat), { small }) : empty();
 
+  const blank = node => { node.classList.add("is-blank"); node.setAttribute("aria-hidden", "true"); return node; };
+
   /** Why nothing came. */
-  const waiting = why => why ? [line("", arrow(), make("span.ways-reason", {}, why))] : [];
+  const waiting = why => [arrow(), make("span.ways-reason", {}, why)];
 
   /** One strip a pass: the text, and the guesses on which this one stands. */
   function sequence(round, index, beat, inputs, wait) {
     const n = textBefore(index), passes = wait ? [null] : passesIn(round), own = inputs.includes("guesses");
-    const kind = own ? "model" : inputs.includes("text") ? "search" : "drafter";
-    const who = `ways_who_${kind}${!wait && (own || passes.length > 1) ? "_pass" : ""}`;
+    const who = `ways_who_${own ? "model" : "drafter"}${wait ? "" : "_pass"}`;
     const nodes = passes.map((pass, i) => {
       const slots = wait ? [] : round.draft.filter(d => (d.pass ?? 0) === pass).map(d => d.slot), seen = [];
       if (!inputs.length) seen.push(box("unknown", say("ways_unknown")));
@@ -135,22 +136,22 @@ function mountWays(R, source) {
       if (inputs.includes("anchor")) seen.push(anchorOf(index));
       if (own && slots.length) seen.push(...[...ancestorsOf(round, slots[0])].reverse().map(slot => guess(round, beat, slot)));
       return strip("pass", make("span", {}, ...fill(say(who), { pass: i + 1 })),
-        line("", ...seen, ...wait ? [] : [arrow(), ...slots.map(slot => guess(round, beat, slot))]), ...waiting(wait));
+        line("", ...seen, ...wait ? waiting(wait) : [arrow(), ...slots.map(slot => guess(round, beat, slot))]));
     });
-    const blanks = own ? Math.max(0, (R.header.knobs?.k ?? 1) - nodes.length) : 0;   // so that nothing below moves
-    return [...nodes, ...Array.from({ length: blanks }, () => make("li.ways-strip.is-blank", { "aria-hidden": "true" }))];
+    const blanks = own ? Math.max(0, (R.header.knobs?.k ?? 1) - nodes.length) : 0;
+    return [...nodes, ...Array.from({ length: blanks }, () => blank(make("li.ways-strip")))];
   }
 
   /** The earlier span that was found, and what followed it. */
-  function search(round, index, beat) {
-    const { source: [from, to], matched = 0 } = round.draft[0], n = textBefore(index), copied = round.copied ?? [];
+  function search(round, index, beat, wait) {
+    const { source: [from, to] = [], matched = 0 } = round.draft[0] ?? {}, n = textBefore(index), copied = round.copied ?? [];
     const span = (ids, kind) => ids.map(id => make("span.ways-chip.is-" + kind, {}, pieceNode(round, id)));
     const same = copied.slice(0, matched);
     return [strip("search", say("ways_who_search"),
       line("", filled("text", same.length ? "ways_ends" : "ways_text", { n }), ...span(same, "matched")),
-      line("is-found", filled("text", "ways_found", { from: from + 1, to }),
-        ...span(same, "matched"), ...span(copied.slice(matched), "copied")),
-      line("", arrow(), ...round.draft.map(d => guess(round, beat, d.slot))))];
+      line("is-found", ...wait ? [] : [filled("text", "ways_found", { from: from + 1, to }),
+        ...span(same, "matched"), ...span(copied.slice(matched), "copied")]),
+      line("", ...wait ? waiting(wait) : [arrow(), ...round.draft.map(d => guess(round, beat, d.slot))]))];
   }
 
   /** One pass over a block of masks: which slot gives which guess. Then the Markov head's walk, where there is one. */
@@ -161,13 +162,14 @@ function mountWays(R, source) {
     const out = Array.from({ length: places }, (_, i) => {
       const d = round.draft[i - shift], base = walks && d?.slot < beat.shown && d.q_base_top?.[0];
       if (i < shift || i - shift >= most) return make("span.ways-chip.is-unread", {}, say("ways_unread"));
-      if (!d) return make("span.ways-chip.is-unread", {}, wait && i === shift ? "" : say("ways_unsent"));
+      if (!d) return make("span.ways-chip.is-unread", {}, say("ways_unsent"));
       return base ? make("span.ways-chip.is-base", {}, pieceNode(round, base[0])) : guess(round, beat, d.slot);
     });
     const grid = make("span.ways-block", {},
-      features(given, caches[index].before), ...into, ...into.map(() => arrow("↓")), ...out);
+      features(given, caches[index].before), ...into, ...into.map(() => arrow("↓")),
+      ...wait ? [make("span.ways-line.is-wide", {}, ...waiting(wait))] : out);
     grid.style.setProperty("--slots", places);
-    const nodes = [strip("block", say("ways_who_block"), grid, ...waiting(wait))];
+    const nodes = [strip("block", say("ways_who_block"), grid)];
     if (!walks) return nodes;
     const bias = d => d.bias == null ? "" : (d.bias < 0 ? "−" : "+") + Math.abs(d.bias).toFixed(1);
     const steps = round.draft.flatMap(d => [arrow(), guess(round, beat, d.slot, bias(d))]);
@@ -179,10 +181,9 @@ function mountWays(R, source) {
     const own = ownEmit(round), places = Math.max(round.draft.length, R.header.knobs?.k ?? 0);
     const guesses = Array.from({ length: places }, (_, slot) => slot < beat.shown
       ? chip(round, round.draft[slot].token_id, fateOf(round, slot, beat), { index, slot }) : empty());
-    const into = index ? [filled("cache", "ways_cached", { n: caches[index].before }), anchorOf(index), ...guesses]
-      : [filled("text", "ways_text", { n: textBefore(index) })];
+    const first = index ? filled("cache", "ways_cached", { n: caches[index].before }) : filled("text", "ways_read", { n: round.rows });
     const shown = own && beat.kind === "final" ? chip(round, own.token_id, own.maker, { index, slot: "own" }) : empty();
-    return strip("target", say("ways_who_target"), line("is-checked", ...into, line("", arrow(), shown)));
+    return strip("target", say("ways_who_target"), line("is-checked", first, anchorOf(index), ...guesses, line("", arrow(), shown)));
   }
 
   /** Passes and tokens of the round, then what the method is about. */
@@ -256,7 +257,7 @@ function mountWays(R, source) {
     write(story, "ways_story_" + part, { before, rows, kept, cut, after, drafted: rows - 1 });
     lane.setAttribute("aria-label", story.textContent);
     const cell = (kind, ...inside) => make("span.ways-cell.is-" + kind, {}, ...inside);
-    const previous = R.rounds[index - 1], places = index ? 1 + Math.max(rows - 1, R.header.knobs?.k ?? 0) : 0;
+    const previous = R.rounds[index - 1], places = 1 + Math.max(round.draft.length, R.header.knobs?.k ?? 0);
     cells.replaceChildren(cell("before", make("b", {}, before), make("span.ways-word", {}, say("ways_there"))),
       ...Array.from({ length: places }, (_, i) => {
         if (!kinds[i]) return cell("free");
@@ -365,9 +366,7 @@ function mountWays(R, source) {
       caches.length = 0;
       answers.clear();
       drawn = "";
-      const inputs = R.header.sees?.inputs ?? [], own = inputs.includes("guesses"), block = inputs.includes("masks");
-      sees.dataset.shape = block ? own ? "walk" : "block" : own ? "sequence" : inputs.includes("text") ? "search" : "plain";
-      sees.style.setProperty("--k", R.header.knobs?.k ?? 1);
+      sees.dataset.block = Boolean(R.header.sees?.inputs.includes("masks"));
     },
     add(round, index) { caches.push(cacheOver(caches.at(-1)?.after ?? 0, round, index)); },
   };

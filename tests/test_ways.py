@@ -155,9 +155,35 @@ def test_d11_ngram_tells_the_span_it_copied(monkeypatch, furnished):
 # ---- the page --------------------------------------------------------------------------------------------------------
 
 
+<<<<<<< HEAD
 def shown(visit, records, folder, url=None):
     support.keep(records, folder)
     return support.serving(folder)
+=======
+@pytest.fixture
+def play(visit, toy):  # noqa: F811
+    """Plays records in a viewer of its own, as an offline file does. `more`: what it may ask, as JavaScript."""
+    page = visit(toy)
+
+    def played(records, more="{}"):
+        mail = sources._Mail()
+        for record in records:
+            mail.take(record)
+        page.evaluate(
+            f"""message => {{
+                const old = document.querySelector('.tape'), fresh = old.cloneNode(false);
+                old.replaceWith(fresh);
+                mountViewer(fresh, {{ words: specscope.words, experiment: specscope.experiment, ...{more}, connect(viewer) {{
+                    viewer.speak(document.documentElement.lang);
+                    viewer.take(message);
+                }} }});
+            }}""",
+            json.loads(mail.message(final=True)),
+        )
+        return page, view(page, "ways")
+
+    return played
+>>>>>>> ways
 
 
 def at_round(page, index):
@@ -171,86 +197,85 @@ def at_round(page, index):
 
 @pytest.mark.browser
 @pytest.mark.parametrize("method,knobs", CASES[:6])
+<<<<<<< HEAD
 def test_d11_q39_q42_strips_show_the_real_step(visit, monkeypatch, furnished, tmp_path, method, knobs):
+=======
+def test_d11_q39_q42_strips_show_the_real_step(play, monkeypatch, furnished, method, knobs):
+>>>>>>> ways
     """Passes on the page are the engine's counts, layers those that were tapped, guesses the trace's, a strip a pass."""
     records, counted = recorded(monkeypatch, furnished, method, **knobs)
-    support.keep(records, tmp_path)
     rounds = rounds_of(records)
-    with support.serving(tmp_path) as url:
-        page = visit(url)
-        ways = view(page, "ways")
-        for index, r in enumerate(rounds):
-            at_round(page, index)
-            told = ways.locator(".ways-count b").all_inner_texts()
-            assert told[:3] == [str(counted.rounds[index][side]) for side in ("draft", "target")] + [
-                str(len(r["emit"]))
-            ]
-            drafting = ways.locator(".ways-strip:not(.is-target):not(.is-blank)")
-            chips = ways.locator(".is-target [data-place]")
-            assert chips.count() == len(r["draft"]) + 1
-            assert [c.get_attribute("data-place") for c in chips.all()][:-1] == [str(d["slot"]) for d in r["draft"]]
-            fates = [c.get_attribute("class").split()[1] for c in chips.all()]
-            assert fates == [f"is-{v['verdict']}" for v in r["verify"]] + [f"is-{r['emit'][-1]['maker']}"]
-            if method == "lm" and r["draft"]:
-                assert drafting.count() == counted.rounds[index]["draft"] == len(r["draft"])
-                for place, strip in enumerate(drafting.all()):  # as many of its own guesses go in as stand before it
-                    assert strip.locator(".ways-chip").count() == place + 1
-            if method in ("dflash", "dspark") and r["draft"]:
-                layers = re.search(
-                    r"layers ([\d, ]+), of (\d+) token", drafting.first.locator(".is-features").inner_text()
-                )
-                assert [int(i) for i in layers[1].split(",")] == sorted(counted.taps)
-                assert int(layers[2]) == r["prefix_len"] - 1
-                assert [i for i, t in enumerate(drafting.first.locator(".ways-tower i").all())
-                        if t.get_attribute("class")] == sorted(counted.taps)  # fmt: skip
-                assert drafting.first.locator(".is-mask").count() == BLOCK - 1
-                assert drafting.count() == (2 if knobs.get("markov", method == "dspark") else 1)
-            if method == "ngram" and r["draft"]:
-                begin, end = r["draft"][0]["source"]
-                assert [int(b) for b in drafting.locator(".is-found b").all_inner_texts()] == [begin + 1, end]
-                assert drafting.locator(".is-found .ways-chip").count() == len(r["copied"])
+    page, ways = play(records)
+    for index, r in enumerate(rounds):
+        at_round(page, index)
+        told = ways.locator(".ways-count b").all_inner_texts()
+        assert told[:3] == [str(counted.rounds[index][side]) for side in ("draft", "target")] + [str(len(r["emit"]))]
+        drafting = ways.locator(".ways-strip:not(.is-target):not(.is-blank)")
+        chips = ways.locator(".is-target [data-place]")
+        assert chips.count() == len(r["draft"]) + 1
+        assert [c.get_attribute("data-place") for c in chips.all()][:-1] == [str(d["slot"]) for d in r["draft"]]
+        fates = [c.get_attribute("class").split()[1] for c in chips.all()]
+        assert fates == [f"is-{v['verdict']}" for v in r["verify"]] + [f"is-{r['emit'][-1]['maker']}"]
+        if method == "lm" and r["draft"]:
+            assert drafting.count() == counted.rounds[index]["draft"] == len(r["draft"])
+            for place, strip in enumerate(drafting.all()):  # as many of its own guesses go in as stand before it
+                assert strip.locator(".ways-chip").count() == place + 1
+        if method in ("dflash", "dspark") and r["draft"]:
+            layers = re.search(r"layers ([\d, ]+), of (\d+) token", drafting.first.locator(".is-features").inner_text())
+            assert [int(i) for i in layers[1].split(",")] == sorted(counted.taps)
+            assert int(layers[2]) == r["prefix_len"] - 1
+            assert [i for i, t in enumerate(drafting.first.locator(".ways-tower i").all())
+                    if t.get_attribute("class")] == sorted(counted.taps)  # fmt: skip
+            assert drafting.first.locator(".is-mask").count() == BLOCK - 1
+            assert drafting.count() == (2 if knobs.get("markov", method == "dspark") else 1)
+        if method == "ngram" and r["draft"]:
+            begin, end = r["draft"][0]["source"]
+            assert [int(b) for b in drafting.locator(".is-found b").all_inner_texts()] == [begin + 1, end]
+            assert drafting.locator(".is-found .ways-chip").count() == len(r["copied"])
 
 
 @pytest.mark.browser
+<<<<<<< HEAD
 def test_d11_an_older_trace_says_less(visit, tiny, tmp_path):
+=======
+def test_d11_an_older_trace_says_less(play):
+>>>>>>> ways
     """Without what the drafter saw the page does not fill it in: no layers, no masks, no text."""
-    support.keep(support.sure(support.toy(support.BLOCK, method="dspark", models={
-        **support.HEADER["models"], "draft": {"name": "x", "weights": "none"}})), tmp_path)  # fmt: skip
-    with support.serving(tmp_path) as url:
-        page = visit(url)
-        scrub(page, 1)
-        ways = view(page, "ways")
-        expect(ways.locator(".ways-strip:not(.is-target)").first).to_contain_text(words("en")["ways_unknown"])
-        expect(ways.locator(".ways-told")).to_have_text(words("en")["ways_told_unknown"])
-        assert ways.locator(".is-features, .is-mask, .is-text").count() == 0
+    models = support.HEADER["models"] | {"draft": {"name": "x", "weights": "none"}}
+    page, ways = play(support.sure(support.toy(support.BLOCK, method="dspark", models=models)))
+    scrub(page, 1)
+    expect(ways.locator(".ways-strip:not(.is-target)").first).to_contain_text(words("en")["ways_unknown"])
+    expect(ways.locator(".ways-told")).to_have_text(words("en")["ways_told_unknown"])
+    assert ways.locator(".is-features, .is-mask, .is-text").count() == 0
 
 
 @pytest.mark.browser
+<<<<<<< HEAD
 def test_q14_q38_what_a_guess_is_judged_behind_lights_up(visit, tiny, tmp_path):
+=======
+def test_q14_q38_what_a_guess_is_judged_behind_lights_up(play):
+>>>>>>> ways
     """Pointing, focus and the tape's selection light the ancestors; siblings and what comes later step back."""
     records = support.toy(
         [([], [], "a"), (["b", "c", "d", "e"], ["kept", "rejected", "not_reached", "not_reached"], "f")], knobs={"k": 4}
     )
     for slot, parent in enumerate((None, 0, 0, 2)):  # a tree: c and d are siblings, e is behind d
         records[2]["draft"][slot]["parent"] = parent
-    support.keep(records, tmp_path)
-    with support.serving(tmp_path) as url:
-        page = visit(url)
-        scrub(page, 1)
-        ways = view(page, "ways")
-        for slot, lit in ((3, [0, 2]), (1, [0]), (0, [])):
-            ways.locator(f"[data-place='{slot}']").focus()
-            expect(ways.locator(f"[data-place='{slot}']")).to_have_class(re.compile("is-here"))
-            assert [int(c.get_attribute("data-place")) for c in ways.locator(".is-lit").all()] == lit
-            apart = {c.get_attribute("data-place") for c in ways.locator(".is-apart").all()}
-            assert apart == {str(i) for i in range(4) if i != slot and i not in lit} | {"own"}
-            numbers = ways.locator(".ways-judged b").all_inner_texts()
-            assert numbers == [str(slot + 1), "2", str(len(lit)), str(3 - len(lit))]
-        ways.locator("[data-place=own]").hover()
-        assert [int(c.get_attribute("data-place")) for c in ways.locator(".is-lit").all()] == [0]
-        page.locator(".tape-stage [data-slot='2']").click()
-        assert [int(c.get_attribute("data-place")) for c in ways.locator(".is-lit").all()] == [0]
-        expect(ways.locator("[data-place='2']")).to_have_attribute("aria-pressed", "true")
+    page, ways = play(records)
+    scrub(page, 1)
+    for slot, lit in ((3, [0, 2]), (1, [0]), (0, [])):
+        ways.locator(f"[data-place='{slot}']").focus()
+        expect(ways.locator(f"[data-place='{slot}']")).to_have_class(re.compile("is-here"))
+        assert [int(c.get_attribute("data-place")) for c in ways.locator(".is-lit").all()] == lit
+        apart = {c.get_attribute("data-place") for c in ways.locator(".is-apart").all()}
+        assert apart == {str(i) for i in range(4) if i != slot and i not in lit} | {"own"}
+        numbers = ways.locator(".ways-judged b").all_inner_texts()
+        assert numbers == [str(slot + 1), "2", str(len(lit)), str(3 - len(lit))]
+    ways.locator("[data-place=own]").hover()
+    assert [int(c.get_attribute("data-place")) for c in ways.locator(".is-lit").all()] == [0]
+    page.locator(".tape-stage [data-slot='2']").click()
+    assert [int(c.get_attribute("data-place")) for c in ways.locator(".is-lit").all()] == [0]
+    expect(ways.locator("[data-place='2']")).to_have_attribute("aria-pressed", "true")
 
 
 # ---- the cache lane --------------------------------------------------------------------------------------------------
@@ -275,52 +300,54 @@ def walked(name, temperature, k=3, stop=()):
 @pytest.mark.browser
 @pytest.mark.parametrize("name,temperature", [("plain", 0.0), ("ngram", 0.0), ("lm", 1.0), ("self", 0.0), ("dflash", 1.0),
                                               ("dspark", 1.0), ("dspark", 0.0), ("tree", 1.0)])  # fmt: skip
+<<<<<<< HEAD
 def test_c11_q49_the_lane_is_as_long_as_the_engines_cache(visit, tiny, tmp_path, name, temperature):
+=======
+def test_c11_q49_the_lane_is_as_long_as_the_engines_cache(play, name, temperature):
+>>>>>>> ways
     """After every round the lane has the rows of the real cache; written, kept and cut add up, cell by cell and to scale."""
     records, lengths = walked(name, temperature)
-    support.keep(records, tmp_path)
     rounds, whole = rounds_of(records), len(PROMPT) + 24
-    with support.serving(tmp_path) as url:
-        page = visit(url)
-        ways = view(page, "ways")
-        for index, (r, length) in enumerate(zip(rounds, lengths, strict=True)):
-            at_round(page, index)
-            assert ways.locator(".ways-length b").inner_text() == str(length)
-            parts = [
-                (p.get_attribute("class")[3:], float(p.evaluate("i => i.style.flexGrow")))
-                for p in ways.locator(".ways-lane i").all()
-            ]
-            kinds = {kind: sum(n for k, n in parts if k == kind) for kind, _ in parts}
-            before = lengths[index - 1] if index else 0
-            kept = kinds.get("anchor", 0) + kinds.get("kept", 0) if index else kinds["before"]
-            assert before + kept == length and kinds["before"] == (before or length)
-            assert kinds.get("cut", 0) == r["rows"] - kept
-            assert sum(n for _, n in parts) == max(whole, before + r["rows"])
-            numbers = [int(b) for b in ways.locator(".ways-story b").all_inner_texts()]
-            assert numbers == ([r["rows"], before, kept, r["rows"] - kept, length] if index else [r["rows"]])
-            cells = ways.locator(".ways-cell:not(.is-free):not(.is-before)")
-            assert cells.count() == (r["rows"] if index else 0)
-            stays = {0, *(e["slot"] + 1 for e in r["emit"][:-1])}
-            for place, cell in enumerate(cells.all()):
-                expect(cell).to_contain_text("stays" if place in stays else "cut")
-                expect(cell.locator("small")).to_have_text(str(before + place + 1))
+    page, ways = play(records)
+    for index, (r, length) in enumerate(zip(rounds, lengths, strict=True)):
+        at_round(page, index)
+        assert ways.locator(".ways-length b").inner_text() == str(length)
+        parts = [
+            (p.get_attribute("class")[3:], float(p.evaluate("i => i.style.flexGrow")))
+            for p in ways.locator(".ways-lane i").all()
+        ]
+        kinds = {kind: sum(n for k, n in parts if k == kind) for kind, _ in parts}
+        before = lengths[index - 1] if index else 0
+        kept = kinds.get("anchor", 0) + kinds.get("kept", 0) if index else kinds["before"]
+        assert before + kept == length and kinds["before"] == (before or length)
+        assert kinds.get("cut", 0) == r["rows"] - kept
+        assert sum(n for _, n in parts) == max(whole, before + r["rows"])
+        numbers = [int(b) for b in ways.locator(".ways-story b").all_inner_texts()]
+        assert numbers == ([r["rows"], before, kept, r["rows"] - kept, length] if index else [r["rows"]])
+        cells = ways.locator(".ways-cell:not(.is-free):not(.is-before)")
+        assert cells.count() == (r["rows"] if index else 0)
+        stays = {0, *(e["slot"] + 1 for e in r["emit"][:-1])}
+        for place, cell in enumerate(cells.all()):
+            expect(cell).to_contain_text("stays" if place in stays else "cut")
+            expect(cell.locator("small")).to_have_text(str(before + place + 1))
 
 
 @pytest.mark.browser
+<<<<<<< HEAD
 def test_c11_a_stop_token_among_the_guesses_has_no_row(visit, tiny, tmp_path):
+=======
+def test_c11_a_stop_token_among_the_guesses_has_no_row(play):
+>>>>>>> ways
     """A text that ends inside a draft: the accepted stop token is written but was never needed in the cache."""
     full, _ = walked("self", 0.0)
     kept = [e["token_id"] for e in rounds_of(full)[2]["emit"]]
     records, lengths = walked("self", 0.0, stop=[kept[1]])
     rounds = rounds_of(records)
     assert rounds[-1]["done"] == "stop" and rounds[-1]["final"] is None
-    support.keep(records, tmp_path)
-    with support.serving(tmp_path) as url:
-        page = visit(url)
-        scrub(page, 1)
-        ways = view(page, "ways")
-        assert ways.locator(".ways-length b").inner_text() == str(lengths[-1])
-        assert ways.locator(".ways-cell.is-kept").count() == len(rounds[-1]["emit"]) - 1
+    page, ways = play(records)
+    scrub(page, 1)
+    assert ways.locator(".ways-length b").inner_text() == str(lengths[-1])
+    assert ways.locator(".ways-cell.is-kept").count() == len(rounds[-1]["emit"]) - 1
 
 
 @pytest.mark.browser
@@ -518,6 +545,7 @@ def test_d12_another_models_run_is_refused_on_the_page(visit, toy):
 
 
 @pytest.mark.browser
+<<<<<<< HEAD
 def test_d12_without_ids_or_without_a_server_the_button_says_why(visit, toy, tmp_path):
     page = ready(visit(toy))
     ways = view(page, "ways")
@@ -536,6 +564,20 @@ def test_d12_without_ids_or_without_a_server_the_button_says_why(visit, toy, tmp
     page.locator(".view-tab[data-view=ways]").click()
     expect(page.locator(".ways-why")).to_have_text(words("en")["ways_unfinished"])
     assert page.locator(".ways-ask").is_disabled() and ways
+=======
+def test_d12_without_ids_or_without_a_server_the_button_says_why(play):
+    records = support.toy(support.PLAIN)
+    nobody = "{ guesses() {}, engine: { methods: [], state: () => null, hear() {} } }"
+    without = [records[0] | {"prompt": {"text": "toy prompt"}}, *records[1:]]
+    for given, more, why in (
+        (records, "{}", "offline"),
+        (without, nobody, "unfinished"),
+        (records, nobody, "ask_note"),
+    ):
+        page, ways = play(given, more)
+        expect(ways.locator(".ways-why")).to_contain_text(words("en")["ways_" + why].split("{")[0])
+        assert ways.locator(".ways-ask").is_disabled() == (why != "ask_note")
+>>>>>>> ways
 
 
 @pytest.mark.browser
@@ -573,12 +615,18 @@ def test_d3_d10_which_methods_run_is_the_engines_word(visit, toy):
 
 
 @pytest.mark.browser
+<<<<<<< HEAD
 def test_d3_d10_a_method_that_joins_the_engine_is_no_longer_called_missing(visit, toy):
     page = ready(visit(toy))
     page.evaluate("""() => mountViewer(document.querySelector('.tape'), { words: specscope.words,
         experiment: specscope.experiment,
         engine: { methods: ['plain', 'eagle'], state: () => ({ name: 'x', off: [] }), hear() {} }, connect() {} })""")
     ways = view(page, "ways")
+=======
+def test_d3_d10_a_method_that_joins_the_engine_is_no_longer_called_missing(play):
+    engine = "{ engine: { methods: ['plain', 'eagle'], state: () => ({ name: 'x', off: [] }), hear() {} } }"
+    _, ways = play(support.toy(support.PLAIN), engine)
+>>>>>>> ways
     expect(ways.locator("tr[data-method=eagle] .ways-status")).to_contain_text("runs here")
     assert ways.locator("tr[data-method=eagle]").count() == 1
     expect(ways.locator("tr[data-method=lm]")).to_have_count(0)
@@ -588,7 +636,9 @@ def test_d3_d10_a_method_that_joins_the_engine_is_no_longer_called_missing(visit
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("method,knobs", CASES[:5])
 @pytest.mark.parametrize("code", NAMES)
+<<<<<<< HEAD
 def test_n6_u23_no_shift_and_no_sideways_scroll_while_a_round_plays(visit, furnished, monkeypatch, tmp_path, code):
     records, _ = recorded(monkeypatch, furnished, "dspark")
     support.keep(records, tmp_path)
@@ -607,6 +657,23 @@ def test_n6_u23_no_shift_and_no_sideways_scroll_while_a_round_plays(visit, furni
                 page.keyboard.press("ArrowRight")
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
             assert len(heights) == 1, (width, sorted(heights))
+=======
+def test_n6_no_shift_and_no_sideways_scroll_while_a_run_plays(play, furnished, monkeypatch, code, method, knobs):
+    records, _ = recorded(monkeypatch, furnished, method, **knobs)
+    page, ways = play(records)
+    page.evaluate("code => specscope.relabel(code)", code)
+    for width in (360, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        page, ways = play(records)
+        at_round(page, 0)
+        heights = {}
+        for _ in range(40):
+            parts = [ways.locator(part).bounding_box()["height"] for part in (".ways-sees", ".ways-cache")]
+            heights.setdefault(tuple(parts), page.locator(".tape-place").inner_text())
+            page.keyboard.press("ArrowRight")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert len(heights) == 1, (width, heights)
+>>>>>>> ways
 
 
 def test_every_word_of_the_view_is_used():
