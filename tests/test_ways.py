@@ -155,13 +155,8 @@ def test_d11_ngram_tells_the_span_it_copied(monkeypatch, furnished):
 # ---- the page --------------------------------------------------------------------------------------------------------
 
 
-<<<<<<< HEAD
-def shown(visit, records, folder, url=None):
-    support.keep(records, folder)
-    return support.serving(folder)
-=======
 @pytest.fixture
-def play(visit, toy):  # noqa: F811
+def play(visit, toy):
     """Plays records in a viewer of its own, as an offline file does. `more`: what it may ask, as JavaScript."""
     page = visit(toy)
 
@@ -183,7 +178,6 @@ def play(visit, toy):  # noqa: F811
         return page, view(page, "ways")
 
     return played
->>>>>>> ways
 
 
 def at_round(page, index):
@@ -197,11 +191,7 @@ def at_round(page, index):
 
 @pytest.mark.browser
 @pytest.mark.parametrize("method,knobs", CASES[:6])
-<<<<<<< HEAD
-def test_d11_q39_q42_strips_show_the_real_step(visit, monkeypatch, furnished, tmp_path, method, knobs):
-=======
 def test_d11_q39_q42_strips_show_the_real_step(play, monkeypatch, furnished, method, knobs):
->>>>>>> ways
     """Passes on the page are the engine's counts, layers those that were tapped, guesses the trace's, a strip a pass."""
     records, counted = recorded(monkeypatch, furnished, method, **knobs)
     rounds = rounds_of(records)
@@ -235,11 +225,7 @@ def test_d11_q39_q42_strips_show_the_real_step(play, monkeypatch, furnished, met
 
 
 @pytest.mark.browser
-<<<<<<< HEAD
-def test_d11_an_older_trace_says_less(visit, tiny, tmp_path):
-=======
 def test_d11_an_older_trace_says_less(play):
->>>>>>> ways
     """Without what the drafter saw the page does not fill it in: no layers, no masks, no text."""
     models = support.HEADER["models"] | {"draft": {"name": "x", "weights": "none"}}
     page, ways = play(support.sure(support.toy(support.BLOCK, method="dspark", models=models)))
@@ -250,11 +236,7 @@ def test_d11_an_older_trace_says_less(play):
 
 
 @pytest.mark.browser
-<<<<<<< HEAD
-def test_q14_q38_what_a_guess_is_judged_behind_lights_up(visit, tiny, tmp_path):
-=======
 def test_q14_q38_what_a_guess_is_judged_behind_lights_up(play):
->>>>>>> ways
     """Pointing, focus and the tape's selection light the ancestors; siblings and what comes later step back."""
     records = support.toy(
         [([], [], "a"), (["b", "c", "d", "e"], ["kept", "rejected", "not_reached", "not_reached"], "f")], knobs={"k": 4}
@@ -300,11 +282,7 @@ def walked(name, temperature, k=3, stop=()):
 @pytest.mark.browser
 @pytest.mark.parametrize("name,temperature", [("plain", 0.0), ("ngram", 0.0), ("lm", 1.0), ("self", 0.0), ("dflash", 1.0),
                                               ("dspark", 1.0), ("dspark", 0.0), ("tree", 1.0)])  # fmt: skip
-<<<<<<< HEAD
-def test_c11_q49_the_lane_is_as_long_as_the_engines_cache(visit, tiny, tmp_path, name, temperature):
-=======
 def test_c11_q49_the_lane_is_as_long_as_the_engines_cache(play, name, temperature):
->>>>>>> ways
     """After every round the lane has the rows of the real cache; written, kept and cut add up, cell by cell and to scale."""
     records, lengths = walked(name, temperature)
     rounds, whole = rounds_of(records), len(PROMPT) + 24
@@ -333,11 +311,7 @@ def test_c11_q49_the_lane_is_as_long_as_the_engines_cache(play, name, temperatur
 
 
 @pytest.mark.browser
-<<<<<<< HEAD
-def test_c11_a_stop_token_among_the_guesses_has_no_row(visit, tiny, tmp_path):
-=======
 def test_c11_a_stop_token_among_the_guesses_has_no_row(play):
->>>>>>> ways
     """A text that ends inside a draft: the accepted stop token is written but was never needed in the cache."""
     full, _ = walked("self", 0.0)
     kept = [e["token_id"] for e in rounds_of(full)[2]["emit"]]
@@ -545,26 +519,6 @@ def test_d12_another_models_run_is_refused_on_the_page(visit, toy):
 
 
 @pytest.mark.browser
-<<<<<<< HEAD
-def test_d12_without_ids_or_without_a_server_the_button_says_why(visit, toy, tmp_path):
-    page = ready(visit(toy))
-    ways = view(page, "ways")
-    page.evaluate("""() => { window.found = null; mountViewer(document.querySelector('.tape'), { words: specscope.words,
-        experiment: specscope.experiment, connect(viewer) { window.found = viewer; } }); }""")
-    message = json.loads(sources.recorded(support.keep(support.toy(support.PLAIN), tmp_path)))
-    page.evaluate("m => found.take(m)", message)
-    button = page.locator(".ways-ask")
-    page.locator(".view-tab[data-view=ways]").click()
-    expect(page.locator(".ways-why")).to_have_text(words("en")["ways_offline"])
-    assert button.is_disabled()
-    page.evaluate("""m => { mountViewer(document.querySelector('.tape'), { words: specscope.words,
-        experiment: specscope.experiment, guesses() {},
-        engine: { methods: [], state: () => null, hear() {} }, connect(viewer) { window.found = viewer; } });
-        const { ids, ...rest } = m; found.take({ ...rest, final: false }); }""", message)  # fmt: skip
-    page.locator(".view-tab[data-view=ways]").click()
-    expect(page.locator(".ways-why")).to_have_text(words("en")["ways_unfinished"])
-    assert page.locator(".ways-ask").is_disabled() and ways
-=======
 def test_d12_without_ids_or_without_a_server_the_button_says_why(play):
     records = support.toy(support.PLAIN)
     nobody = "{ guesses() {}, engine: { methods: [], state: () => null, hear() {} } }"
@@ -577,7 +531,6 @@ def test_d12_without_ids_or_without_a_server_the_button_says_why(play):
         page, ways = play(given, more)
         expect(ways.locator(".ways-why")).to_contain_text(words("en")["ways_" + why].split("{")[0])
         assert ways.locator(".ways-ask").is_disabled() == (why != "ask_note")
->>>>>>> ways
 
 
 @pytest.mark.browser
@@ -615,18 +568,9 @@ def test_d3_d10_which_methods_run_is_the_engines_word(visit, toy):
 
 
 @pytest.mark.browser
-<<<<<<< HEAD
-def test_d3_d10_a_method_that_joins_the_engine_is_no_longer_called_missing(visit, toy):
-    page = ready(visit(toy))
-    page.evaluate("""() => mountViewer(document.querySelector('.tape'), { words: specscope.words,
-        experiment: specscope.experiment,
-        engine: { methods: ['plain', 'eagle'], state: () => ({ name: 'x', off: [] }), hear() {} }, connect() {} })""")
-    ways = view(page, "ways")
-=======
 def test_d3_d10_a_method_that_joins_the_engine_is_no_longer_called_missing(play):
     engine = "{ engine: { methods: ['plain', 'eagle'], state: () => ({ name: 'x', off: [] }), hear() {} } }"
     _, ways = play(support.toy(support.PLAIN), engine)
->>>>>>> ways
     expect(ways.locator("tr[data-method=eagle] .ways-status")).to_contain_text("runs here")
     assert ways.locator("tr[data-method=eagle]").count() == 1
     expect(ways.locator("tr[data-method=lm]")).to_have_count(0)
@@ -638,26 +582,6 @@ def test_d3_d10_a_method_that_joins_the_engine_is_no_longer_called_missing(play)
 @pytest.mark.browser
 @pytest.mark.parametrize("method,knobs", CASES[:5])
 @pytest.mark.parametrize("code", NAMES)
-<<<<<<< HEAD
-def test_n6_u23_no_shift_and_no_sideways_scroll_while_a_round_plays(visit, furnished, monkeypatch, tmp_path, code):
-    records, _ = recorded(monkeypatch, furnished, "dspark")
-    support.keep(records, tmp_path)
-    with support.serving(tmp_path) as url:
-        page = visit(f"{url}?lang={code}")
-        for width in (360, 1440):
-            page.set_viewport_size({"width": width, "height": 900})
-            view(page, "ways")
-            at_round(page, 0)
-            heights = set()
-            for _ in range(30):
-                heights.add(
-                    page.locator(".ways-sees").bounding_box()["height"]
-                    + page.locator(".ways-cache").bounding_box()["height"]
-                )
-                page.keyboard.press("ArrowRight")
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-            assert len(heights) == 1, (width, sorted(heights))
-=======
 def test_n6_no_shift_and_no_sideways_scroll_while_a_run_plays(play, furnished, monkeypatch, code, method, knobs):
     records, _ = recorded(monkeypatch, furnished, method, **knobs)
     page, ways = play(records)
@@ -673,7 +597,6 @@ def test_n6_no_shift_and_no_sideways_scroll_while_a_run_plays(play, furnished, m
             page.keyboard.press("ArrowRight")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert len(heights) == 1, (width, heights)
->>>>>>> ways
 
 
 def test_every_word_of_the_view_is_used():
