@@ -2,6 +2,7 @@
 
 const SYMBOLS = new Set(["p", "q", "ratio", "u"]);                // of the rule
 const TOP = 7;                                                  // bars
+const UNTOLD = "–";                                             // a chance that only "all others" holds
 const NEAR = 0.125;                                             // logits: two steps of bfloat16 around 16
 
 function mountCard(R) {
@@ -81,7 +82,7 @@ function mountCard(R) {
     if (ids.includes(token) && !shown.includes(token)) shown[TOP - 1] = token;
     const rest = (list, whole, known) => list ? Math.max(0, known + sum([...whole].filter(([id]) => !shown.includes(id)).map(pair => pair[1]))) : null;
     const line = (name, a, b, here) => make(here ? "tr.is-here" : "tr", {}, side(a, "left"), make("th", { scope: "row" }, name), side(b, "right"));
-    const body = shown.map(id => line(pieceNode(round, id), l.get(id) ?? (left ? 0 : null), r.get(id) ?? (right ? 0 : null), id === token));
+    const body = shown.map(id => line(pieceNode(round, id), left && (l.get(id) ?? UNTOLD), right && (r.get(id) ?? UNTOLD), id === token));
     while (body.length < TOP) body.push(line("\u00a0", null, null, false));
     body.push(line(say("law_rest"), rest(left, l, leftRest ?? 0), rest(right, r, rightRest ?? 0), false));
     const head = key => make("th", { scope: "col" }, key && (left || key !== sides.left) ? say(key) : "");
@@ -92,8 +93,8 @@ function mountCard(R) {
   function side(value, where) {
     const cell = make("td.at-" + where);
     if (value == null) return cell;
-    cell.style.setProperty("--size", value);
-    cell.append(make("i", { "aria-hidden": "true" }), make("span", {}, probability(value)));
+    cell.style.setProperty("--size", value === UNTOLD ? 0 : value);
+    cell.append(make("i", { "aria-hidden": "true" }), make("span", {}, value === UNTOLD ? value : probability(value)));
     return cell;
   }
 

@@ -48,6 +48,8 @@ def test_n5_a_tour_of_every_view_by_keyboard(visit, block):
     for number, name in enumerate(every):
         panel = page.locator(f"#view-{name}")
         assert panel.is_visible()
+        if name == "lanes":
+            panel.locator(".lanes-lane").last.wait_for()  # they come from the server
         wanted = panel.evaluate("""panel => [...panel.querySelectorAll("button, input, select, a[href], [tabindex='0']")]
             .filter(e => !e.disabled && e.checkVisibility({ visibilityProperty: true })
                          && (e.type !== "radio" || e.checked)).map((e, i) => (e.dataset.tour = i))""")
