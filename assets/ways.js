@@ -181,9 +181,10 @@ function mountWays(R, source) {
     const own = ownEmit(round), places = Math.max(round.draft.length, R.header.knobs?.k ?? 0);
     const guesses = Array.from({ length: places }, (_, slot) => slot < beat.shown
       ? chip(round, round.draft[slot].token_id, fateOf(round, slot, beat), { index, slot }) : empty());
-    const first = index ? filled("cache", "ways_cached", { n: caches[index].before }) : filled("text", "ways_read", { n: round.rows });
+    const [key, n] = index ? ["ways_cached", caches[index].before] : ["ways_read", round.rows];
     const shown = own && beat.kind === "final" ? chip(round, own.token_id, own.maker, { index, slot: "own" }) : empty();
-    return strip("target", say("ways_who_target"), line("is-checked", first, anchorOf(index), ...guesses, line("", arrow(), shown)));
+    return strip("target", say("ways_who_target"), line("is-checked",
+      filled("cache", key, { n }), anchorOf(index), ...guesses, line("", arrow(), shown)));
   }
 
   /** Passes and tokens of the round, then what the method is about. */

@@ -769,7 +769,7 @@ WORDS = {
     "it has to bring back an older state.",
     "ways_here": "The same text, every method",
     "ways_ask": "Let every method guess here",
-    "ways_ask_note": "Runs one round of each method on the engine, behind exactly the text of round {round}.",
+    "ways_ask_note": "Runs one round of each method on the engine, behind exactly the text before round {round}.",
     "ways_asking": "Asking the engine; other visitors' runs come first.",
     "ways_unfinished": "This needs a finished run: only then the page has the ids of all tokens.",
     "ways_offline": "This needs the live page, where the engine can be asked.",
