@@ -7,9 +7,18 @@ import pytest
 from browser_support import scrub
 from playwright.sync_api import expect
 
+from app import sources
 from app.words import WORDS
 
 pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(autouse=True)
+def no_recordings(monkeypatch, tmp_path):
+    """Chapters stay with the toy run: nothing else is recorded here."""
+    monkeypatch.setattr(sources, "GALLERY", tmp_path)
+
+
 RECORDS = support.toy(support.PLAIN + support.PLAIN[1:] * 4)
 ROUNDS = [r for r in RECORDS if r["type"] == "round"]
 
