@@ -64,7 +64,8 @@ const build = create => (tag, attributes = {}, ...children) => {
 const make = build(name => document.createElement(name));
 const svg = build(name => document.createElementNS("http://www.w3.org/2000/svg", name));
 
-const probability = x => x == null ? "–" : x === 0 ? "0" : x < 1e-6 ? "<1e-6" : x < 0.001 ? x.toExponential(1) : x.toFixed(3);
+/** Three decimals; two digits that count where those would not show them; "–" for what is not known. */
+const probability = x => x == null ? "–" : x === 0 ? "0" : x < 1e-6 ? "<1e-6" : x < 0.001 ? x.toExponential(1) : x.toFixed(x < 0.01 ? 4 : 3);
 const milliseconds = x => x < 10 ? x.toFixed(1) : x.toFixed(0);
 const rate = x => x < 10 ? x.toFixed(2) : x.toFixed(1);
 const sum = list => list.reduce((a, b) => a + b, 0);
@@ -83,6 +84,31 @@ function fill(template, values) {
   }
   out.push(template.slice(last));
   return out;
+}
+
+/**
+ * Two laws as rows in one order: the likeliest tokens, whatever must be seen, and all others. `sides` has, per side, the
+ * likeliest tokens, the chance of all others together, and one token's chance, known apart. null: among all others.
+ */
+function sharedRows(must, sides, rows = 7) {
+  const known = {}, rest = {}, names = Object.keys(sides);
+  for (const [side, { top, others, token, chance }] of Object.entries(sides)) {
+    known[side] = new Map(top ?? []);
+    rest[side] = top ? others ?? 0 : null;
+    if (!top || chance == null || known[side].has(token)) continue;
+    known[side].set(token, chance);
+    rest[side] = Math.max(0, rest[side] - chance);
+  }
+  const whole = Object.fromEntries(names.map(side => [side, rest[side] != null && rest[side] < 5e-7]));
+  const most = id => Math.max(...names.map(side => known[side].get(id) ?? 0));
+  const ids = [...new Set([...must, ...names.flatMap(side => [...known[side].keys()])])].sort((a, b) => most(b) - most(a));
+  const shown = ids.slice(0, rows);
+  for (const id of must)
+    if (!shown.includes(id)) shown.splice(shown.findLastIndex(other => !must.includes(other)), 1, id);
+  for (const side of names)
+    if (rest[side] != null) rest[side] += sum([...known[side]].filter(([id]) => !shown.includes(id)).map(pair => pair[1]));
+  const value = (side, id) => known[side].get(id) ?? (whole[side] ? 0 : null);
+  return { rows: shown.map(id => ({ id, ...Object.fromEntries(names.map(side => [side, value(side, id)])) })), rest };
 }
 
 /** 95 % interval of a share (Wilson 1927). */

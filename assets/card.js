@@ -1,8 +1,8 @@
 // The card: the numbers of one token, or of two side by side, and both laws as mirrored bars.
 
 const SYMBOLS = new Set(["p", "q", "ratio", "u"]);                // of the rule
+const PLAIN = new Set([...SYMBOLS, "left", "confidence"]);      // told at every depth
 const TOP = 7;                                                  // bars
-const UNTOLD = "–";                                             // a chance that only "all others" holds
 const NEAR = 0.125;                                             // logits: two steps of bfloat16 around 16
 
 function mountCard(R) {
@@ -26,11 +26,13 @@ function mountCard(R) {
       make("small", {}, `${tell("round", { round: ref.round + 1 })} · id ${token}` + kept));
     const own = ref.slot === "own", proof = own ? [] : formula(round.draft[ref.slot], round.verify[ref.slot]);
     return make("article.tape-one", {}, title, own ? ownFacts(round) : draftFacts(round, ref.slot), ...proof,
+      ...round.draft[ref.slot]?.confidence == null ? [] : [make("p.card-note", {}, say("card_confidence"))],
       make("div.tape-laws", {}, ...lawsOf(round, ref.slot, token)));
   }
 
-  const facts = list => make("dl.tape-facts", {}, ...list.map(([key, value]) =>
-    make("div", SYMBOLS.has(key) ? { "data-symbol": key, tabindex: "0" } : {}, make("dt", {}, say("fact_" + key)), make("dd", {}, value))));
+  /** What the rule needs; the rest where the proof is asked for. */
+  const facts = list => make("dl.tape-facts", {}, ...list.map(([key, value]) => make(PLAIN.has(key) ? "div" : "div.proof",
+    SYMBOLS.has(key) ? { "data-symbol": key, tabindex: "0" } : {}, make("dt", {}, say("fact_" + key)), make("dd", {}, value))));
 
   /** The rule with this token's numbers; every symbol lights the fact that it stands for, and is lit by it. */
   function formula(d, v) {
@@ -65,36 +67,32 @@ function mountCard(R) {
   }
 
   function lawsOf(round, slot, token) {
+    const law = (top, others, chance) => ({ top, others, token, chance });
     if (slot === "own") {
-      const f = round.final ?? {}, sides = { left: "law_residual", right: "law_p" };
-      return [lawOf(round, token, "law_decides", sides, f.residual_top, f.residual_rest, f.p_top, f.p_rest),
-              lawOf(round, token, "law_own", { left: null, right: "law_p" }, null, null, f.p_own_top, f.p_own_rest)];
+      const f = round.final ?? {};
+      return [lawOf(round, token, "law_decides", ["law_residual", "law_p"], law(f.residual_top, f.residual_rest), law(f.p_top, f.p_rest)),
+              lawOf(round, token, "law_own", ["", "law_p"], law(), law(f.p_own_top, f.p_own_rest))];
     }
-    const d = round.draft[slot], v = round.verify[slot], sides = { left: "law_q", right: "law_p" };
-    return [lawOf(round, token, "law_decides", sides, d.q_top, d.q_rest, v.p_top, v.p_rest),
-            lawOf(round, token, "law_own", sides, d.q_own_top, d.q_own_rest, v.p_own_top, v.p_own_rest)];
+    const d = round.draft[slot], v = round.verify[slot], heads = ["law_q", "law_p"];
+    return [lawOf(round, token, "law_decides", heads, law(d.q_top, d.q_rest, d.q_tok), law(v.p_top, v.p_rest, v.p_tok)),
+            lawOf(round, token, "law_own", heads, law(d.q_own_top, d.q_own_rest, d.q_own_tok), law(v.p_own_top, v.p_own_rest, v.p_own_tok))];
   }
 
-  function lawOf(round, token, title, sides, left, leftRest, right, rightRest) {
-    const chances = list => new Map(list ?? []), l = chances(left), r = chances(right);
-    const ids = [...new Set([...l.keys(), ...r.keys()])].sort((a, b) => Math.max(l.get(b) ?? 0, r.get(b) ?? 0) - Math.max(l.get(a) ?? 0, r.get(a) ?? 0));
-    const shown = ids.slice(0, TOP);
-    if (ids.includes(token) && !shown.includes(token)) shown[TOP - 1] = token;
-    const rest = (list, whole, known) => list ? Math.max(0, known + sum([...whole].filter(([id]) => !shown.includes(id)).map(pair => pair[1]))) : null;
-    const line = (name, a, b, here) => make(here ? "tr.is-here" : "tr", {}, side(a, "left"), make("th", { scope: "row" }, name), side(b, "right"));
-    const body = shown.map(id => line(pieceNode(round, id), left && (l.get(id) ?? UNTOLD), right && (r.get(id) ?? UNTOLD), id === token));
-    while (body.length < TOP) body.push(line("\u00a0", null, null, false));
-    body.push(line(say("law_rest"), rest(left, l, leftRest ?? 0), rest(right, r, rightRest ?? 0), false));
-    const head = key => make("th", { scope: "col" }, key && (left || key !== sides.left) ? say(key) : "");
+  function lawOf(round, token, title, heads, left, right) {
+    const { rows, rest } = sharedRows([token], { left, right }, TOP), there = { left: Boolean(left.top), right: Boolean(right.top) };
+    const line = (name, chances, here) => make(here ? "tr.is-here" : "tr", {}, side(chances, "left"), make("th", { scope: "row" }, name), side(chances, "right"));
+    const side = (chances, where) => there[where] && chances ? bar(chances[where], where) : make("td.at-" + where);
+    const body = rows.map(row => line(pieceNode(round, row.id), row, row.id === token));
+    while (body.length < TOP) body.push(line("\u00a0"));
+    body.push(line(say("law_rest"), rest));
+    const head = (key, where) => make("th", { scope: "col" }, there[where] || where === "right" ? say(key) : "");
     return make("table.tape-law", {}, make("caption", {}, say(title)),
-      make("thead", {}, make("tr", {}, head(sides.left), make("td"), head(sides.right))), make("tbody", {}, ...body));
+      make("thead", {}, make("tr", {}, head(heads[0], "left"), make("td"), head(heads[1], "right"))), make("tbody", {}, ...body));
   }
 
-  function side(value, where) {
-    const cell = make("td.at-" + where);
-    if (value == null) return cell;
-    cell.style.setProperty("--size", value === UNTOLD ? 0 : value);
-    cell.append(make("i", { "aria-hidden": "true" }), make("span", {}, value === UNTOLD ? value : probability(value)));
+  function bar(value, where) {
+    const cell = make("td.at-" + where, {}, make("i", { "aria-hidden": "true" }), make("span", {}, probability(value)));
+    cell.style.setProperty("--size", value ?? 0);
     return cell;
   }
 

@@ -139,7 +139,7 @@ function mountCount(R) {
   }
 
   // -- a high rate is not speed: the recorded methods and this run
-  const scatter = svg("svg", { viewBox: "0 0 360 168", role: "img" }), silent = make("p.count-told.count-silent"),
+  const scatter = svg("svg", { viewBox: "0 0 360 182", role: "img" }), silent = make("p.count-told.count-silent"),
     badge = make("span.view-badge");
   const speedless = make("figure.curves-figure.is-scatter", {}, make("figcaption", {}, worded(make("b"), "count_scatter")),
     scatter,
@@ -150,15 +150,18 @@ function mountCount(R) {
     const points = Object.entries(experiment.runs["0"]).filter(([, c]) => c.tested).map(([name, c]) => point(name, c, false));
     if (counts.tested) points.push(point(say("fade_series_run"), counts, true));
     const top = Math.max(2, ...points.map(point => point[2])), x = share => 30 + share * 190,
-      y = length => 8 + (top - length) / (top - 1) * 120;
+      y = length => 22 + (top - length) / (top - 1) * 120;
     scatter.replaceChildren(svg("line.curves-rule", { x1: 30, x2: 220, y1: y(1), y2: y(1) }),
       svg("line.curves-rule", { x1: 30, x2: 30, y1: y(1), y2: y(top) }),
       ...[1, top].map(length => svg("text.curves-scale", { x: 24, y: y(length) + 4 }, rate(length).replace(/\.00$/, ""))),
-      ...[0, 0.5, 1].map(share => svg("text.curves-place", { x: x(share), y: 142 }, share === 0.5 ? ".5" : String(share))),
-      svg("text.curves-place", { x: 125, y: 158 }, say("rate_tested")));
-    let before = -Infinity;
-    for (const [name, share, length, here] of points.sort((a, b) => b[2] - a[2])) {
-      const at = before = Math.max(y(length) + 4, before + 14);      // labels in a column keep their distance
+      ...[0, 0.5, 1].map(share => svg("text.curves-place", { x: x(share), y: 156 }, share === 0.5 ? ".5" : String(share))),
+      svg("text.curves-place", { x: 125, y: 172 }, say("rate_tested")), svg("text.count-axis", { x: 2, y: 11 }, say("rate_length")));
+    points.sort((a, b) => b[2] - a[2]);
+    const apart = 14, ats = points.map(point => y(point[2]) + 4);     // labels in a column keep their distance, above the axis
+    ats.forEach((at, i) => { ats[i] = Math.max(at, (ats[i - 1] ?? -Infinity) + apart); });
+    for (let i = ats.length - 1; i >= 0; i--) ats[i] = Math.min(ats[i], (ats[i + 1] ?? y(1) + apart) - apart);
+    for (const [i, [name, share, length, here]] of points.entries()) {
+      const at = ats[i];
       scatter.append(svg("path.count-lead", { d: `M${x(share)} ${y(length)}L230 ${at - 4}` }),
         svg("circle.count-dot" + (here ? ".is-here" : ""), { cx: x(share), cy: y(length), r: here ? 6 : 4 }),
         svg("text.count-name", { x: 234, y: at }, `${name}: ${short(share)}, ${rate(length)}`));

@@ -85,6 +85,7 @@ function mountFade(R) {
     const refused = sum(rounds.map(r => r.verify.filter(v => v.verdict === "rejected").length));
     const outcome = !refused ? "nothing" : !blind ? "never" : hits.length ? "found" : "none";
     write(told, "collision_" + outcome, { refused, hits: hits.length });
+    meanings.dataset.outcome = outcome;                         // the style hides what an outcome does not need
     places.replaceChildren(...hits.map(hit => {
       const round = R.rounds[hit.round], piece = id => make("code", {}, pieceNode(round, id));
       const button = make("button.fade-place", { type: "button" }, ...fill(say("collision_place"), {
@@ -106,7 +107,8 @@ function mountFade(R) {
   const heads = switcher(["on", "off"], flip(name => { headed = name === "on"; }, drawHead));
   const grid = worded(make("div.fade-block", { role: "table" }), "head_title", "aria-label"), changed = make("p.fade-told");
   const head = make("figure.fade-head", {}, make("figcaption", {}, worded(make("b"), "head_title"), heads.node),
-    worded(make("div.fade-scroll", { role: "region", tabindex: "0" }, grid), "head_title", "aria-label"), changed);
+    worded(make("div.fade-scroll", { role: "region", tabindex: "0" }, grid), "head_title", "aria-label"), changed,
+    worded(make("p.curves-note.fade-units"), "head_units"));
 
   function drawHead() {
     const beat = R.beat(), round = R.round(), before = R.rounds[beat?.round - 1];
@@ -154,7 +156,7 @@ function mountFade(R) {
     Object.values(run).map(counts => counts.offered.length)));
 
   function drawMethods() {
-    heats.draw(heat, name => "T " + name);
+    heats.draw(heat, name => tell("fade_temperature", { temperature: name }));
     const guessing = Object.entries(experiment.runs[heat]).filter(([, counts]) => counts.drafted);
     panels.replaceChildren(...guessing.map(([name, counts]) => {
       const panel = shareChart("method", 160, 20), whole = wholeOf(counts), { step, middle } = panel.frame(most), spoken = [];

@@ -2,7 +2,7 @@
 // The numbers are those of a guess of the run, or of a small pair of laws that the reader may change.
 
 const FAIR = {
-  rows: 7, draws: 1000, strides: 20, pause: 70, marks: 300, sure: 0.99,
+  draws: 1000, strides: 20, pause: 70, marks: 300, sure: 0.99,
   off: { temperature: 1, top_k: 0, top_p: 1 },
   golden: { names: ["A", "B", "C"], p: [0.4, 0.35, 0.25], q: [0.1, 0.1, 0.8], token: 2, u: 0.62 },
   lessons: { lossless: ["exact", "match", "spike"], lossy: ["tolerance", "typical"], wrong: ["resample", "argmax", "greedy"] },
@@ -65,31 +65,7 @@ function bandOf(n, p, share = 0.95) {
 /** The distance from p (half the sum of differences) that n honest draws are expected to have. */
 const noiseOf = (n, p) => sum(p.map(x => Math.sqrt(2 * x * (1 - x) / (Math.PI * n)))) / 2;
 
-const digits = x => x == null ? "–" : x > 0 && x < 0.001 ? x.toExponential(1) : String(Number(x.toFixed(4)));
-
 // ---- two laws side by side -------------------------------------------------------------------------------------------
-
-/** Rows of both sides in one order: the likeliest tokens, whatever must be seen, and all others. null: among all others. */
-function sharedRows(must, sides) {
-  const known = {}, rest = {};
-  for (const [side, { top, others, token, chance }] of Object.entries(sides)) {
-    known[side] = new Map(top ?? []);
-    rest[side] = top ? others : null;
-    if (!top || chance == null || known[side].has(token)) continue;
-    known[side].set(token, chance);
-    rest[side] = Math.max(0, rest[side] - chance);
-  }
-  const whole = { p: rest.p != null && rest.p < 5e-7, q: rest.q != null && rest.q < 5e-7 };
-  const most = id => Math.max(known.p.get(id) ?? 0, known.q.get(id) ?? 0);
-  const ids = [...new Set([...must, ...known.p.keys(), ...known.q.keys()])].sort((a, b) => most(b) - most(a));
-  const shown = ids.slice(0, FAIR.rows);
-  for (const id of must)
-    if (!shown.includes(id)) shown.splice(shown.findLastIndex(other => !must.includes(other)), 1, id);
-  for (const side of ["p", "q"])
-    if (rest[side] != null) rest[side] += sum([...known[side]].filter(([id]) => !shown.includes(id)).map(pair => pair[1]));
-  const value = (side, id) => known[side].get(id) ?? (whole[side] ? 0 : null);
-  return { rows: shown.map(id => ({ id, p: value("p", id), q: value("q", id) })), rest };
-}
 
 const columnsOf = (...kinds) => make("colgroup", {}, ...kinds.map(kind => make(kind)));
 const nameOf = row => row.name.cloneNode?.(true) ?? row.name;
@@ -141,7 +117,7 @@ function mirrorTable(R, edit) {
         const cell = lines[i].children[drawn], shown = lines[i].children[told].firstChild;
         cell.style.setProperty("--size", row[side] ?? 0);
         cell.style.setProperty("--core", row.core ?? 0);
-        shown[shown.matches("input") ? "value" : "textContent"] = digits(row[side]);
+        if (shown.matches("input")) shown.value = Number(row[side].toFixed(4)); else shown.textContent = probability(row[side]);
         shown.title = row[side] == null ? R.say("law_rest") : "";
       }
     }
@@ -233,11 +209,12 @@ function mountFair(R, ask) {
     if (value === "run" && !last) latest();
     draw();
   });
+  const judgedSoFar = () => R.rounds.slice(0, R.over()).flatMap((round, index) =>
+    round.verify.filter(v => v.u != null).map(({ slot, verdict }) => ({ ref: { round: index, slot }, verdict })));
+  const refusal = () => judgedSoFar().findLast(v => v.verdict === "rejected");
   /** Shows the refusal, or else the guess, that was judged last before the playhead. */
   function latest() {
-    const judged = R.rounds.slice(0, R.over()).flatMap((round, index) =>
-      round.verify.filter(v => v.u != null).map(({ slot, verdict }) => ({ ref: { round: index, slot }, verdict })));
-    const found = judged.findLast(v => v.verdict === "rejected") ?? judged.at(-1);
+    const found = refusal() ?? judgedSoFar().at(-1);
     if (found) R.show(found.ref);
   }
   const badge = make("span.fair-badge"), title = make("span.fair-title"), hint = make("p.tape-hint");
@@ -265,8 +242,8 @@ function mountFair(R, ask) {
     table.draw({ ...now, title: "fair_laws" });
     presets.hidden = !now.toy;
     frozen.hidden = !now.toy || now.editable;
-    const told = now.overlap == null ? "fair_overlap_unknown" : now.rule === "exact" ? "fair_overlap" : "fair_overlap_other";
-    write(overlap, told, { overlap: digits(now.overlap) });
+    overlap.hidden = now.overlap == null;
+    write(overlap, now.rule === "exact" ? "fair_overlap" : "fair_overlap_other", { overlap: probability(now.overlap) });
   }
 
   // -- the chance and the draw
@@ -301,11 +278,11 @@ function mountFair(R, ask) {
     ruler.style.setProperty("--chance", now.chance ?? 0);
     ruler.style.setProperty("--u", now.u ?? 0);
     needle.hidden = !drawn;
-    u.textContent = drawn ? `${GLYPHS[now.verdict]} u = ${digits(now.u)}` : "";
+    u.textContent = drawn ? `${GLYPHS[now.verdict]} u = ${probability(now.u)}` : "";
     const path = (drawn, line) => drawn.map(([x]) => `M${(1000 * x).toFixed(1)} ${line}`).join("");
     marks.kept.setAttribute("d", path(again.marks.filter(mark => mark[1]), "0v10"));
     marks.refused.setAttribute("d", path(again.marks.filter(mark => !mark[1]), "6v4"));
-    const values = { token: tokenNode(now), p: digits(now.p), q: digits(now.q), chance: digits(now.chance), u: digits(now.u) };
+    const values = { token: tokenNode(now), p: probability(now.p), q: probability(now.q), chance: probability(now.chance), u: probability(now.u) };
     const outcome = now.verdict && `fair_u_${match && now.verdict !== "not_reached" ? "match_" : ""}${now.verdict}`;
     judged.replaceChildren(...fill(say("fair_chance_" + (now.chance == null ? "none" : now.rule)), values),
       ...(outcome ? [" ", ...fill(say(outcome), values)] : []));
@@ -321,6 +298,8 @@ function mountFair(R, ask) {
     fallen = Math.random();
     draw();
   });
+  const toRefusal = button("fair_show_refusal", () => { latest(); draw(); });
+  const elsewhere = group(toRefusal, button("fair_take_toy", () => { wish = "toy"; draw(); }));
   const leftRows = make("tbody"), leftSay = make("p.fair-say");
   const leftTable = make("table.fair-left", {}, worded(make("caption"), "fair_left_title"),
     columnsOf("col.fair-name", "col", "col.fair-number", "col.fair-glyph"), leftRows);
@@ -333,6 +312,8 @@ function mountFair(R, ask) {
   function drawLeft(now) {
     const why = nothing(now);
     leftTable.hidden = steps.node.hidden = Boolean(why);
+    elsewhere.hidden = !why || now.toy;
+    toRefusal.hidden = now.rule !== "exact" || !refusal();
     steps.set(step);
     if (why) return write(leftSay, "fair_left_" + why);
     const others = { id: "rest", name: say("law_rest"), p: now.rest.p, core: 0, final: now.repaired?.residual_rest };
@@ -350,15 +331,15 @@ function mountFair(R, ask) {
       cell.style.setProperty("--size", shown ?? 0);
       cell.style.setProperty("--core", step === 1 ? row.core : 0);
       cell.style.setProperty("--off", step === 2 ? row.core : 0);
-      number.textContent = digits(shown);
+      number.textContent = probability(shown);
       mark.textContent = i === drops ? GLYPHS.correction : "";
       leftRows.children[i].classList.toggle("is-here", i === drops);
     }
     const most = now.rows.filter(row => row.p != null && row.q != null).reduce((a, b) => b.left > a.left ? b : a);
     const summed = step === 2 ? most.left > 0 : now.mass != null;
     write(leftSay, `fair_left_${step}${step === 4 ? (now.toy ? "_toy" : "") : summed ? "_sum" : ""}`, {
-      overlap: digits(now.overlap), mass: digits(now.mass), core: digits(most.core), left: digits(most.left), p: digits(most.p),
-      u: digits(now.toy ? fallen : now.repaired.u), token: tokenNode(drops < 0 ? most : rows[drops]) });
+      overlap: probability(now.overlap), mass: probability(now.mass), core: probability(most.core), left: probability(most.left), p: probability(most.p),
+      u: probability(now.toy ? fallen : now.repaired.u), token: tokenNode(drops < 0 ? most : rows[drops]) });
   }
 
   // -- a thousand draws
@@ -433,11 +414,11 @@ function mountFair(R, ask) {
         hits.style.setProperty("--" + key, n ? value : 0);
       hits.style.setProperty("--p", p[i]);
       const values = [n ? (kept + own) / n : null, p[i], many.law?.[i]];
-      for (const [j, cell] of told.entries()) cell.textContent = digits(values[j]);
+      for (const [j, cell] of told.entries()) cell.textContent = probability(values[j]);
     }
     const apart = sum(counts.map(({ kept, own }, i) => Math.abs((kept + own) / n - p[i]))) / 2;
-    if (n) write(drawn, "fair_draws_told", { n, tv: digits(apart), noise: digits(noiseOf(n, p)), kept: many.kept,
-                                             share: digits(many.kept / n), chance: digits(many.chance) });
+    if (n) write(drawn, "fair_draws_told", { n, tv: probability(apart), noise: probability(noiseOf(n, p)), kept: many.kept,
+                                             share: probability(many.kept / n), chance: probability(many.chance) });
     else drawn.replaceChildren();
     const over = n > 0 && !busy;
     verdict.dataset.outside = String(over && outside);
@@ -479,7 +460,7 @@ function mountFair(R, ask) {
   // -- all of it
   const parts = choiceOf(tongue, "part", ["left", "draws", "before"], value => { part = value; draw(); });
   const panels = {
-    left: [[steps.node, leftTable, leftSay], drawLeft],
+    left: [[steps.node, leftTable, leftSay, elsewhere], drawLeft],
     draws: [[group(rules, mark), rule, group(go, reset), chart, drawn, verdict, legend, note, take], drawDraws],
     before: [[knobs, before.node, after.node, first], drawSettings],
   };

@@ -64,9 +64,10 @@ function mountKeep(R, element, link, views, places) {
     try { history.replaceState(history.state, "", field.value); } catch { /* a frame without an address of its own */ }
     copy(field.value, () => { byHand.showModal(); field.select(); });
   }
-  const closing = dialog => {
-    dialog.append(worded(make("button.keep-button", { type: "button" }), "close"));
-    dialog.lastChild.addEventListener("click", () => dialog.close());
+  const closing = (dialog, ...acts) => {
+    const close = worded(make("button.keep-button", { type: "button" }), "close");
+    dialog.append(make("div.keep-acts", {}, ...acts, close));
+    close.addEventListener("click", () => dialog.close());
     dialog.addEventListener("click", event => { if (event.target === dialog) dialog.close(); });
     return dialog;
   };
@@ -75,7 +76,7 @@ function mountKeep(R, element, link, views, places) {
 
   /** A lesson: the same link with names of what is hidden. The dialog is there only while it is open. */
   function lesson() {
-    const boxes = [], address = field.cloneNode(), hint = make("p", { role: "status" }, R.say("lesson_hint"));
+    const boxes = [], address = field.cloneNode(), hint = make("p.keep-hint", { role: "status" }, R.say("lesson_hint"));
     const box = (name, words, on) => {
       boxes.push(make("input", { type: "checkbox", value: name, ...on && { checked: "" } }));
       return make("label", {}, boxes.at(-1), make("span", {}, R.say(words)));
@@ -85,10 +86,10 @@ function mountKeep(R, element, link, views, places) {
     const large = box("teach", "lesson_teach", link.teach), [teach] = boxes.splice(0);
     const send = make("button.keep-button", { type: "button" }, R.say("keep_copy"));
     const seen = Object.fromEntries(views.map(name => [name, "view_" + name]));
-    const dialog = closing(make("dialog.keep-dialog", {}, make("h3", {}, R.say("keep_lesson")), hint, large,
+    const dialog = closing(make("dialog.keep-dialog", {}, make("h3", {}, R.say("lesson_title")), large, hint,
       make("div.keep-boxes", {}, part("lesson_page", link.hideable.page),
         make("div", {}, part("lesson_views", seen), part("lesson_viewer", link.hideable.viewer))),
-      address, send));
+      address), send);
     const write = () => {
       const hide = boxes.filter(check => check.checked).map(check => check.value).join();
       address.value = link.address(shown(), { hide, teach: teach.checked || null });

@@ -56,7 +56,7 @@ function cutAt(rounds, threshold) {
   return out;
 }
 
-const LITTLE = 200;                                                 // tested guesses: fewer say little about calibration
+const LITTLE = 200, FEW = 50;                                       // tested guesses: fewer say little about calibration
 
 function mountSure(R) {
   const { say, write } = R;
@@ -84,7 +84,7 @@ function mountSure(R) {
   const position = worded(make("select.sure-position"), "sure_position", "aria-label");
   position.addEventListener("change", draw);
   diagram.head.append(position);
-  const figures = make("dl.tape-facts.sure-figures");
+  const figures = make("dl.tape-facts.sure-figures.proof");
   diagram.note.className = "sure-about";
   diagram.node.append(figures);
 
@@ -143,9 +143,10 @@ function mountSure(R) {
         svg("text.curves-count", { x: x(0) + (i + 0.5) * step, y: FIELD.tall + 30 }, String(bin.n)));
       spoken.push(`${(bin.said / bin.n).toFixed(2)}: ${bin.kept}/${bin.n}`);
     });
+    diagram.node.classList.toggle("is-little", n < FEW);
     diagram.title.textContent = say("sure_reliable");
     diagram.field.setAttribute("aria-label", [say("sure_reliable"), ...spoken].join(", "));
-    write(diagram.note, !n ? "sure_reliable_nothing" : n < LITTLE ? "sure_reliable_little" : "sure_reliable_note", { n });
+    write(diagram.note, !n ? "sure_reliable_nothing" : n < FEW ? "sure_reliable_few" : n < LITTLE ? "sure_reliable_little" : "sure_reliable_note", { n });
     figures.replaceChildren(...Object.entries({ ece, brier, auroc }).map(([name, value]) => make("div", {},
       make("dt", {}, make("b", {}, say("sure_" + name)), " ", say("sure_" + name + "_is")), make("dd", {}, short(value, 3)))));
   }

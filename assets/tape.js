@@ -4,7 +4,7 @@
 function mountTape(R) {
   const { say, tell, write } = R;
   const { worded, speak } = speller(R);
-  const badge = make("span.tape-badge"), about = make("span.tape-about"), head = make("header.tape-head", {}, badge, about);
+  const badge = make("span.tape-badge"), about = make("div.tape-about"), head = make("header.tape-head", {}, badge, about);
   const asked = make("p.tape-prompt"), written = worded(make("div.tape-text", { role: "region", tabindex: "0" }), "text", "aria-label");
   const strip = make("div.tape-strip", { "aria-hidden": "true" }), shares = make("p.tape-shares");
   const history = make("div.tape-history", { role: "rowgroup" }), stage = make("div.tape-stage", { role: "row" });
@@ -22,7 +22,7 @@ function mountTape(R) {
       make("div.tape-numbers", {}, stats, definition)),
     grid);
 
-  let lines = [], spans = [], made = [], joined, seen = 0, scale = 1, asking = null, numbers = {}, home, entry, follow = true, reading = false;
+  let lines = [], spans = [], made = [], joined, seen = 0, times = [], asking = null, numbers = {}, home, entry, follow = true, reading = false;
 
   const tiles = ["per_pass", "accepted", "speed", "plain"].map(key => {
     const value = make("span.tape-value"), unit = worded(make("span.tape-unit"), "stat_" + key);
@@ -43,7 +43,7 @@ function mountTape(R) {
 
   // -- a new run, one more round
   function begin() {
-    lines = []; spans = []; made = []; seen = 0; scale = 1; asking = null; home = undefined; follow = true; reading = false;
+    lines = []; spans = []; made = []; seen = 0; times = []; asking = null; home = undefined; follow = true; reading = false;
     joined = joiner();
     history.replaceChildren();
     written.replaceChildren();
@@ -57,9 +57,8 @@ function mountTape(R) {
   function add(round, index) {
     lines.push(lineOf(round, index));
     history.append(lines[index]);
-    if (index && elapsed(round) > scale) scale = elapsed(round);
-    node.style.setProperty("--scale", scale);
-    lines[0].classList.toggle("is-over", elapsed(R.rounds[0]) > scale);   // reading the prompt may not fit
+    if (index) times.splice(times.findLastIndex(ms => ms < elapsed(round)) + 1, 0, elapsed(round));
+    node.style.setProperty("--scale", times[Math.ceil(0.9 * times.length) - 1] ?? elapsed(round));   // few slow rounds may not fit
     const before = made.at(-1) ?? { all: 0, draft: 0 };        // tokens written so far, and those the drafter made
     made.push({ all: before.all + round.emit.length, draft: before.draft + keptEmits(round).length });
     spans.push(round.emit.map(emit => {
@@ -133,6 +132,7 @@ function mountTape(R) {
 
   function chip(round, index, slot) {
     const token = tokenAt(round, slot), fate = fateIn(round, slot);
+    if (slot === 0 && reads(round, index)) return make("div.tape-chip.is-reading", { role: "gridcell" }, say("slot_reads"));
     const cell = make("div.tape-chip.is-" + fate, { role: "gridcell", "data-slot": slot, tabindex: "-1" });
     if (token === null) return cell;
     cell.dataset.round = index;
@@ -140,6 +140,9 @@ function mountTape(R) {
     cell.append(make("span.tape-glyph", { "aria-hidden": "true" }, GLYPHS[fate]), pieceNode(round, token));
     return cell;
   }
+
+  /** The first round guesses nothing: its pass reads the prompt. */
+  const reads = (round, index) => index === 0 && Boolean(round) && !round.draft.length;
 
   function drawStage(round, beat) {
     number.textContent = beat ? beat.round + 1 : "";
@@ -163,7 +166,9 @@ function mountTape(R) {
     const [token, verdict, gauge, odds] = cell.children, there = fate !== "empty" && tokenAt(round, slot) !== null;
     token.replaceChildren(...(there ? [pieceNode(round, tokenAt(round, slot))] : []));
     verdict.firstChild.textContent = there ? GLYPHS[fate] ?? "" : "";
-    verdict.lastChild.textContent = say(there ? "fate_" + fate : slot === "own" ? "slot_own" : slot >= (round?.draft.length ?? Infinity) ? "slot_none" : "slot_guess");
+    verdict.lastChild.textContent = there ? say("fate_" + fate) : slot === "own" ? say("slot_own")
+      : reads(round, beat?.round) ? (slot ? "" : say("slot_reads"))
+      : say(slot >= (round?.draft.length ?? Infinity) ? "slot_none" : "slot_guess");
     const judged = there && slot !== "own" && ["kept", "rejected", "not_reached"].includes(fate) ? round.verify[slot] : null;
     gauge.classList.toggle("is-off", !judged);
     gauge.style.setProperty("--chance", judged?.ratio ?? 0);
@@ -185,6 +190,7 @@ function mountTape(R) {
   function clockOf(round, node, wordy) {
     const pieces = [["draft", round.t_draft], ["verify", round.t_target + round.t_verify], ["other", round.t_other]];
     const bar = make("div.tape-ms", { "aria-hidden": "true" });
+    bar.style.setProperty("--whole", elapsed(round));
     for (const [kind, ms] of pieces) {
       const part = make("i.ms-" + kind);
       part.style.setProperty("--ms", ms);
@@ -245,18 +251,28 @@ function mountTape(R) {
     sentence.replaceChildren(...sentenceOf(R, index));
   }
 
+  /** What a header says of weights, in the reader's language where it is one of the engine's own phrases. */
+  function weightsOf(words) {
+    const trained = words?.match(/^trained for (.+), 8-bit rows$/);
+    return trained ? tell("weights_trained", { name: trained[1] }) : words === "Q4_1 weights, dequantised" ? say("weights_q4") : words;
+  }
+
   function introduce() {
     const header = R.header;
     if (!header) return;
     badge.className = "tape-badge is-" + header.badge;
     write(badge, "badge_" + header.badge, { machine: header.machine ?? "?", date: (header.started ?? "").slice(0, 10) });
     const { target, draft } = header.models, { sampling } = header;
-    const knobs = Object.entries(header.knobs ?? {}).map(([name, value]) =>
+    const knobs = Object.entries(header.knobs ?? {}).filter(([name]) => name !== "k").map(([name, value]) =>
       typeof value === "boolean" ? say(`knob_${name}_${value ? "on" : "off"}`) : name === "threshold" && !value ? null : name + " " + value);
-    const facts = [say("method_name_" + header.method) ?? header.method, target.name, target.weights, draft?.weights,
-      target.dtype, target.device, ...knobs, "T " + sampling.temperature, say("seed") + " " + (header.seed ?? sampling.seed),
-      say("rule_name_" + header.rule) ?? header.rule, say(header.lossless ? "lossless" : "lossy")];
-    about.replaceChildren(...facts.filter(Boolean).map(fact => make("span", {}, String(fact))));
+    const { k } = header.knobs ?? {}, brief = [say("method_name_" + header.method) ?? header.method, k != null && "k " + k,
+      "T " + sampling.temperature, say(header.lossless ? "lossless" : "lossy")];
+    const more = [target.name, weightsOf(target.weights), weightsOf(draft?.weights), target.dtype, target.device, ...knobs,
+      say("seed") + " " + (header.seed ?? sampling.seed), say("rule_name_" + header.rule) ?? header.rule];
+    const spans = list => list.filter(Boolean).map(fact => make("span", {}, String(fact)));
+    const { open } = about.querySelector("details") ?? {};
+    about.replaceChildren(make("div.tape-brief", {}, ...spans(brief)),
+      make("details.tape-more", open ? { open: "" } : {}, make("summary", {}, say("about_more")), make("div", {}, ...spans(more))));
     asked.replaceChildren(make("b", {}, say("asked")), " ", make("bdi", {}, header.prompt?.text ?? ""));
   }
 
@@ -343,6 +359,8 @@ function mountTape(R) {
     speak() {
       speak();
       introduce();
+      const reading = lines[0]?.querySelector(".is-reading");
+      if (reading) reading.textContent = say("slot_reads");
       for (const [i, line] of lines.entries())
         for (const cell of line.querySelectorAll("[data-round]")) {
           const { slot } = refOf(cell);

@@ -253,8 +253,8 @@ def measured(tiny, tmp_path_factory):
 def digits(x):
     """Numbers as the view writes them."""
     if 0 < x < 0.001:
-        return re.sub(r"e-0*", "e-", f"{x:.1e}")
-    return f"{x:.4f}".rstrip("0").rstrip(".")
+        return "<1e-6" if x < 1e-6 else re.sub(r"e-0*", "e-", f"{x:.1e}")
+    return f"{x:.{4 if x < 0.01 else 3}f}" if x else "0"
 
 
 def opened(page):
@@ -317,7 +317,7 @@ def test_c2_redraws_are_tallied_apart_from_the_run(visit, toy):
     assert (
         all(x <= 312.5 for x in drawn[0]) and all(x >= 312.5 for x in drawn[1]) and len(drawn[0]) + len(drawn[1]) == 300
     )
-    expect(fair.locator(".fair-ruler")).to_have_attribute("aria-label", re.compile("0.3125.*u = 0.62.*refused"))
+    expect(fair.locator(".fair-ruler")).to_have_attribute("aria-label", re.compile("0.313.*u = 0.620.*refused"))
     fair.get_by_role("button", name="Guess this token: A").click()
     assert not fair.locator(".fair-tally b").count()  # another chance, another series
 
@@ -360,9 +360,9 @@ def test_c4_overlap_is_the_trace_s_or_is_not_told(visit, measured, toy):
     fair = opened(visit(toy))
     pointed(fair.page, 1, 0)
     told = fair.locator(".fair-basis > .fair-say").first
-    assert "does not hold" in told.inner_text() and not told.locator("b").count()
+    assert not told.is_visible()
     fair.get_by_role("button", name="A small pair").click()
-    assert told.locator("b").inner_text() == "0.45"
+    assert told.locator("b").inner_text() == "0.450"
     expect(fair.locator(".fair-badge")).to_contain_text("toy")
 
 
@@ -388,7 +388,7 @@ def test_c5_the_residual_step_by_step(visit, measured, toy):
         dropped.add(fair.locator(".fair-left .is-here th").inner_text())
     assert dropped == {"A", "B"}
     fair.locator(".fair-step [data-value='2']").click()
-    assert "0.1 + 0.3 = 0.4" in fair.locator(".fair-left + .fair-say").inner_text()
+    assert "0.100 + 0.300 = 0.400" in fair.locator(".fair-left + .fair-say").inner_text()
     fair.get_by_role("button", name="p = q").click()
     assert "nothing is left" in fair.locator(".fair-left + .fair-say").inner_text()
 
@@ -444,7 +444,7 @@ def test_c6_c7_c8_the_histogram_grows_from_the_engine_s_draws(visit, toy):
         (drawn, p, law), _ = thousand(fair, name)
         told = sources.draws(P, Q, name, 1000, 1)
         shares = [told["tokens"].count(i) / 1000 for i in range(3)]
-        assert drawn == pytest.approx(shares, abs=1e-9) and p == P and law == pytest.approx(told["law"], abs=1e-4)
+        assert drawn == pytest.approx(shares, abs=1e-9) and p == P and law == pytest.approx(told["law"], abs=6e-4)
         honest = inside([told["tokens"].count(i) for i in range(3)], P)
         assert (
             ("stays in its box" in fair.locator(".fair-verdict").inner_text()) == honest == (told["mark"] == "lossless")
@@ -452,8 +452,8 @@ def test_c6_c7_c8_the_histogram_grows_from_the_engine_s_draws(visit, toy):
         assert told["mark"] in fair.locator(".fair-mark").first.inner_text()
         n, apart, _, kept, share, chance = fair.locator(".fair-draws + .fair-say b").all_inner_texts()
         assert (n, int(kept), float(share)) == ("1000", sum(told["kept"]), sum(told["kept"]) / 1000)
-        assert float(apart) == pytest.approx(sum(abs(a - b) for a, b in zip(shares, P, strict=True)) / 2, abs=1e-4)
-        assert float(chance) == pytest.approx(GOLDEN[name][1], abs=1e-4)
+        assert float(apart) == pytest.approx(sum(abs(a - b) for a, b in zip(shares, P, strict=True)) / 2, abs=6e-4)
+        assert float(chance) == pytest.approx(GOLDEN[name][1], abs=6e-4)
     assert fair.page.evaluate("steps.size") > 10  # it grew
     fair.locator(".fair-rules").select_option("exact")
     for n in (1000, 2000):
@@ -510,11 +510,11 @@ def test_c9_settings_act_first_and_zero_is_never_kept(visit, toy, measured):
         settings = Sampling(**{"temperature": 1.0, name: value})
         after = [warp(vector(law).log(), settings).tolist() for law in (Q, P)]
         assert table(fair, 2) == {t: [digits(q), digits(p)] for t, q, p in zip("ABC", *after, strict=True)}
-        assert table(fair, 1)["C"] == ["0.8", "0.25"]
+        assert table(fair, 1)["C"] == ["0.800", "0.250"]
         fair.get_by_role("button", name="Put them back").click()
     fair.get_by_label("Temperature", exact=True).fill("0")
-    assert table(fair, 2) == {"A": ["0", "1"], "B": ["0", "0"], "C": ["1", "0"]}
-    assert "one spike" in fair.inner_text() and "min(1, 0 / 1) = 0." in fair.inner_text()
+    assert table(fair, 2) == {"A": ["0", "1.000"], "B": ["0", "0"], "C": ["1.000", "0"]}
+    assert "one spike" in fair.inner_text() and "min(1, 0 / 1.000) = 0." in fair.inner_text()
     assert "C p is now 0" in fair.inner_text().replace("B, ", "")
     fair.get_by_role("button", name="100 times").click()
     assert fair.locator(".fair-tally b").first.inner_text() == "0"
@@ -546,9 +546,9 @@ def test_the_small_pair_stays_a_pair_of_laws(visit, toy):
         assert law[0] == shown and sum(law) == pytest.approx(1, abs=2e-4)
         assert box.evaluate("b => b === document.activeElement")
     fair.get_by_role("button", name="an over-eager drafter").click()
-    fair.get_by_role("button", name="q a spike").click()
+    fair.get_by_role("button", name="q bets on one token").click()
     assert [fair.get_by_label(f"q of {t}").input_value() for t in "ABC"] == ["0", "0", "1"]
-    assert "0.25 / 1) = 0.25" in fair.inner_text()
+    assert "0.250 / 1.000) = 0.250" in fair.inner_text()
 
 
 @pytest.mark.browser
@@ -559,7 +559,8 @@ def test_5_9_the_histogram_by_keyboard_without_motion(browser, toy):
     page.goto(toy)
     page.wait_for_selector(".tape-line:not([hidden])")
     page.locator(".view-tab[aria-selected=true]").focus()
-    page.keyboard.press("ArrowRight")
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
     for name in ("A thousand draws", "Draw 1000"):
         for _ in range(40):
             page.keyboard.press("Tab")

@@ -147,7 +147,7 @@ WORDS = {
     "ms_total": "round",
     "shares": "{all|token|tokens}: {drafted} by the drafter, {own} by the target",
     # the numbers
-    "stat_per_pass": "tokens per target pass",
+    "stat_per_pass": "tokens per pass",
     "stat_accepted": "accepted of tested",
     "stat_speed": "tokens per second",
     "stat_plain": "plain, tokens/s",
@@ -385,7 +385,7 @@ WORDS = {
     "fact_q": "q: drafter",
     "fact_ratio": "chance to be kept",
     "fact_u": "draw u",
-    "fact_confidence": "drafter's confidence",
+    "fact_confidence": "confidence, before the check",
     "fact_bias": "Markov head's bias",
     "fact_p_rank": "rank at the target",
     "fact_q_rank": "rank at the drafter",
@@ -413,15 +413,13 @@ WORDS = {
     "fair_presets": "Set the pair",
     "fair_preset_golden": "an over-eager drafter",
     "fair_preset_equal": "p = q",
-    "fair_preset_spike": "q a spike",
+    "fair_preset_spike": "q bets on one token",
     "fair_settings_on": "The settings on the right are at work; put them back to edit the numbers.",
     "fair_overlap": "The filled middle is the overlap, min(p, q) summed over all tokens: {overlap}. That is the chance that "
     "this slot's guess is kept, before its token is drawn.",
     "fair_overlap_other": "The filled middle is the overlap, min(p, q) summed over all tokens: {overlap}. Under the rule "
     "exact "
     "that would be the chance that this slot's guess is kept; this run used another rule.",
-    "fair_overlap_unknown": "The filled middle is the overlap, min(p, q). Over all tokens it is the chance that the slot's "
-    "guess is kept; this recording does not hold that sum.",
     "fair_ruler": "The chance as a hollow bar, the draw u as a needle",
     "fair_chance_exact": "For {token} the chance is min(1, p / q) = min(1, {p} / {q}) = {chance}.",
     "fair_chance_match": "Under match the target draws first, and {token} is kept if it is that very draw: chance p = "
@@ -448,19 +446,19 @@ WORDS = {
     # ... what is left
     "fair_step": "Step",
     "fair_step_1": "1 overlap",
-    "fair_step_2": "2 shave",
-    "fair_step_3": "3 rescale",
-    "fair_step_4": "4 drop in",
+    "fair_step_2": "2 subtract",
+    "fair_step_3": "3 scale up",
+    "fair_step_4": "4 draw",
     "fair_left_title": "After a refusal: from p to the target's own token",
     "fair_left_1": "The bars are p. The filled part is the overlap: guesses that are kept already deliver that much of every "
     "token. The rest must come from refusals.",
     "fair_left_1_sum": "The bars are p. Kept guesses already deliver the filled overlap, {overlap} in all. The hollow rest, "
     "{mass} in all, must come from refusals.",
-    "fair_left_2": "The overlap is shaved off; (p − q) stays where it is positive. Shaved part and what is left make p "
+    "fair_left_2": "The overlap is subtracted; (p − q) stays where it is positive. The subtracted part and what is "
+    "left make p "
     "again.",
-    "fair_left_2_sum": "The overlap is shaved off; (p − q) stays where it is positive. For {token}: {core} + {left} = {p}, "
-    "so "
-    "both roads together give exactly p.",
+    "fair_left_2_sum": "The overlap is subtracted; (p − q) stays where it is positive. For {token}: {core} + {left} = {p}, "
+    "so both roads together give exactly p.",
     "fair_left_3": "Divided by its sum, what is left is a law again.",
     "fair_left_3_sum": "A refusal happens with chance {mass}. What is left is divided by that, and is a law again: it "
     "sums to 1.",
@@ -585,7 +583,7 @@ WORDS = {
     "count_worth_chain": "Exact for these rounds: in a chain no guess depends on later ones. A real run would start its "
     "later rounds elsewhere.",
     "count_worth_tree": "Down to that depth of the tree; not exact, because a smaller tree would have been grown otherwise.",
-    "count_scatter": "Is a high rate a fast run?",
+    "count_scatter": "Does a high rate mean many tokens per pass?",
     "count_scatter_note": "Up: tokens per pass, at temperature 0. A method that seldom dares to guess is seldom wrong, and "
     "gains little. Ringed: this run, with its own prompt and settings.",
     "count_silent": "In this run nothing was guessed in {silent} of {passes|pass|passes}. Such rounds lower no rate, only "
@@ -610,9 +608,9 @@ WORDS = {
     "head_title": "The same block, Markov head on and off",
     "head_on": "on",
     "head_off": "off",
-    "head_row_off": "head off",
-    "head_row_on": "head on",
-    "head_row_drawn": "guessed",
+    "head_row_off": "head off: probability",
+    "head_row_on": "head on: probability",
+    "head_row_drawn": "guess, and what the head adds",
     "head_told": "Each place is told which token stands before it: an arrow with what the head adds to the guess, in log "
     "units. {changes} of {places} favourites changed, at guess {slots}.",
     "head_same": "Each place is told which token stands before it: an arrow with what the head adds to the guess, in log "
@@ -680,7 +678,7 @@ WORDS = {
     "hash_same": "= the link's: repeated exactly.",
     "hash_differs": "≠ the link's {given}: another machine, other weights or another version decided otherwise.",
     "link_ignored": "Not usable in the link, so left out: {names}.",
-    "lesson_hint": "Ticked things are hidden from whoever opens the link.",
+    "lesson_hint": "Tick what students should not see",
     "lesson_teach": "Large type, no menus",
     "lesson_page": "Settings",
     "lesson_views": "Views",
@@ -823,4 +821,21 @@ WORDS = {
     "bad_setting": "{given} is no setting; possible: {most}.",
     "guess_not_ready": "The engine is not ready yet. Its state stands at the top of the page.",
     "guess_other_model": "This run belongs to another model; here runs {name}, and its ids mean other things.",
+    # seen with fresh eyes
+    "about_more": "more",
+    "weights_q4": "Q4_1 weights, dequantised",
+    "weights_trained": "trained for {name}, 8-bit rows",
+    "slot_reads": "reads the prompt",
+    "card_confidence": "Confidence is the drafter's own word, before the check, on whether the target will keep this "
+    "guess. q is "
+    "something else: how likely the drafter was to guess this token at all.",
+    "fair_show_refusal": "Show the last refusal",
+    "head_units": "The upper rows are favourites with their probability at temperature 1. Below them is what was "
+    "guessed: above temperature 0 a "
+    "guess is drawn at random, so it need not be the favourite. The number at an arrow is in log units.",
+    "fade_temperature": "temperature {temperature}",
+    "sure_reliable_few": "{n|tested guess|tested guesses}: that is little, too little to judge the drafter by; the "
+    "long pale lines say how "
+    "far each point may still move. Numbers below: guesses per bin.",
+    "lesson_title": "A link for a lesson",
 }  # fmt: skip
