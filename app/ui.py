@@ -261,6 +261,7 @@ def _wire(page, settings, parts):
         run, inputs, [tape, status], validator=check, show_progress="hidden", trigger_mode="once",
         concurrency_limit=8, concurrency_id="engine", api_name="run",
     )  # fmt: skip
+    started.then(None, None, None, js="() => specscope.ended()")
     parts["pause"].click(
         pause, status, None, js="() => specscope.pause()", queue=False, show_progress="hidden", api_name="pause"
     )

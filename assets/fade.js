@@ -77,15 +77,18 @@ function mountFade(R) {
     make("p.curves-note.fade-rule"));
 
   function drawMeanings() {
-    const over = R.over(), key = [R.id, R.language, over].join();
+    const over = R.over(), key = [R.id, R.language, over, R.rounds.length].join();
     if (seen === key) return;
     seen = key;
-    const rounds = R.rounds.slice(0, over), hits = found.slice(0, over).flat(),
-      blind = rounds.some(r => r.draft.some(d => isBlind(r, d)));
-    const refused = sum(rounds.map(r => r.verify.filter(v => v.verdict === "rejected").length));
-    const outcome = !refused ? "nothing" : !blind ? "never" : hits.length ? "found" : "none";
-    write(told, "collision_" + outcome, { refused, hits: hits.length });
-    meanings.dataset.outcome = outcome;                         // the style hides what an outcome does not need
+    const outcomeOf = to => {
+      const rounds = R.rounds.slice(0, to), hits = found.slice(0, to).flat(),
+        blind = rounds.some(r => r.draft.some(d => isBlind(r, d)));
+      const refused = sum(rounds.map(r => r.verify.filter(v => v.verdict === "rejected").length));
+      return [!refused ? "nothing" : !blind ? "never" : hits.length ? "found" : "none", { refused, hits: hits.length }, hits];
+    };
+    const [outcome, counts, hits] = outcomeOf(over);
+    write(told, "collision_" + outcome, counts);
+    meanings.dataset.room = outcomeOf(R.rounds.length)[0];      // what the whole run needs: nothing moves while it plays
     places.replaceChildren(...hits.map(hit => {
       const round = R.rounds[hit.round], piece = id => make("code", {}, pieceNode(round, id));
       const button = make("button.fade-place", { type: "button" }, ...fill(say("collision_place"), {

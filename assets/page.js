@@ -31,14 +31,16 @@ Object.assign(specscope, (() => {
   }
 
   const busy = () => ["queue", "reading", "running", "paused", "comparing"].includes(state.state);
+  let free = true, show = () => {};   // whether Gradio would take a next run: it drops a click while it still cancels the last
+  const ended = () => { free = true; show(); };
 
   function status(element, props, watch) {
     const line = element.querySelector(".status");
-    const draw = () => {
+    const draw = show = () => {
       line.textContent = sentence();
       line.dataset.state = state.state ?? "idle";
       const [run, pause, stop] = ["run", "pause", "stop"].map(id => document.getElementById(id));
-      if (run) run.disabled = busy();
+      if (run) run.disabled = busy() || !free;
       if (stop) stop.disabled = !busy();
       if (pause) {
         pause.disabled = !["reading", "running", "paused"].includes(state.state);
@@ -51,6 +53,7 @@ Object.assign(specscope, (() => {
       if (news.state === "stopped") gone = state.turn;
       else if (news.turn !== undefined && news.turn === gone) return;   // was still under way when Stop was pressed
       state = news;
+      if (busy()) free = false;
       if (state.state === "ready") ready = { name: state.name, off: state.off?.split(", ") ?? [] };
       tell({ state: state.state });
       const chosen = document.querySelector("#method input:checked");     // a method that this model lacks is no choice
@@ -120,5 +123,5 @@ Object.assign(specscope, (() => {
     if (tape && tape.getBoundingClientRect().bottom < 80) tape.scrollIntoView({ block: "center" });
   });
 
-  return { relabel, status, pause, source, mine, language: () => language, hear: listen => listeners.push(listen) };
+  return { relabel, status, pause, ended, source, mine, language: () => language, hear: listen => listeners.push(listen) };
 })());

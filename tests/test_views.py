@@ -240,7 +240,7 @@ def test_f7_a_panel_per_method_with_shared_axes(visit, bundled):
     page, fade = at_end(visit, bundled, "fade")
     runs = json.loads(sources.EXPERIMENT.read_text())["runs"]
     for heat in ("0", "1"):
-        fade.get_by_role("button", name=f"T {heat}", exact=True).click()
+        fade.get_by_role("button", name=f"temperature {heat}", exact=True).click()
         for mode, whole in (("survival", "offered"), ("conditional", "reached")):
             fade.locator(".is-decay").get_by_role("button", name=mode).click()
             panels = {p.get_attribute("data-method"): p for p in fade.locator(".is-method").all()}
@@ -520,7 +520,7 @@ def test_r5_views_do_not_move_while_the_run_plays(page, visit, bundled, width, l
     scrub(page, 1)
     tops = """name => { const box = document.getElementById("view-" + name), top = box.getBoundingClientRect().top;
         return [...box.querySelectorAll(":scope > *, figure, p, tr")].map(e =>
-            [e.className, Math.round(e.getBoundingClientRect().top - top)]); }"""
+            [e.tagName, Math.round(e.getBoundingClientRect().top - top)]); }"""
     for name in ("count", "fade", "sure"):
         view(page, name)
         seen = []

@@ -480,10 +480,11 @@ def test_d12_every_method_guesses_behind_one_prefix_on_the_page(visit, toy, furn
     ways.get_by_role("button", name="Let every method guess here").click()
     expect(ways.locator(".ways-row")).to_have_count(len(METHODS), timeout=60_000)
     ids, prompt, methods, settings, _, _ = json.loads(messages[0])["data"]
-    assert methods == list(sources.METHODS) == list(METHODS) and settings["k"] == 4 and prompt < len(ids)
-    rows = list(
-        guess_here(sources._target, ids, prompt, {m: {} if m == "plain" else {"k": 4} for m in methods}, Sampling())
-    )
+    assert methods == list(sources.METHODS) == list(METHODS) and prompt < len(ids)
+    k = int(page.get_by_role("spinbutton", name=re.compile("k: guesses")).first.input_value())
+    assert settings["k"] == k > 1
+    law = Sampling(settings["temperature"], seed=settings["seed"], max_new=settings["max_new"])
+    rows = list(guess_here(sources._target, ids, prompt, {m: {} if m == "plain" else {"k": k} for m in methods}, law))
     for row, line in zip(rows, ways.locator(".ways-row").all(), strict=True):
         assert line.get_attribute("data-method") == row["method"]
         assert line.locator("code").inner_text() == trace.digest(ids) == row["prefix"]
