@@ -214,7 +214,7 @@ def lanes(prompt: str) -> list[dict]:
         if path := _recording(prompt, method):
             head, *rounds, end = trace.read(path)
             emit = [[_written(r, e) for e in r["emit"]] for r in rounds]
-            spent = [r["t_draft"] + r["t_target"] + r["t_verify"] + r["t_other"] for r in rounds]
+            spent = [metrics.elapsed(r) for r in rounds]
             facts = {"prompt": head["prompt"]["text"], "tokens": head["sampling"]["max_new"], "hash": end["hash"]}
             facts |= {key: head[key] for key in ("method", "machine", "started", "knobs")}
             facts |= {"dtype": head["models"]["target"]["dtype"], "temperature": head["sampling"]["temperature"]}
@@ -232,6 +232,12 @@ def recording(prompt: str, method: str) -> str:
     """One of them as a message."""
     path = _recording(prompt, method)
     return recorded(path) if path else ""
+
+
+def recorded_among(prompts: Iterable[str]) -> list[str]:
+    """Those of the prompts of which the gallery holds a run."""
+    there = {path.name.split(".")[0] for path in GALLERY.glob("*.jsonl.gz")}
+    return [prompt for prompt in prompts if prompt in there]
 
 
 def _recording(prompt: str, method: str) -> Path | None:
@@ -452,17 +458,19 @@ def guesses(ids: list, prompt: int, methods: list, settings: dict, target: str) 
         raise ValueError(("bad_prefix_id", {"given": odd}))
     from engine.run import guess_here
 
-    knobs = {
-        name: {knob: _knob(name, knob, settings[knob]) for knob in KNOBS[name] if knob in settings} for name in methods
-    }
+    knobs = {name: _knobs(name, settings) for name in methods}
     with _turn() as turn:
         for _ in _wait(turn):
             pass
         return list(guess_here(_target, ids, int(prompt), knobs, _sampling(settings), settings.get("rule", "exact")))
 
 
-def _knob(method: str, name: str, value):
-    return value if name != "k" else min(int(value), BLOCK) if method in BLOCKS else int(value)
+def _knobs(method: str, settings: dict) -> dict:
+    """What the settings ask of one method; a block drafter guesses no more than its block holds."""
+    knobs = {name: settings[name] for name in KNOBS[method] if name in settings}
+    if "k" in knobs:
+        knobs["k"] = min(int(knobs["k"]), BLOCK) if method in BLOCKS else int(knobs["k"])
+    return knobs
 
 
 def _sampling(settings: dict):
@@ -476,8 +484,7 @@ def _sampling(settings: dict):
 def _records(settings: dict) -> Iterator[dict]:
     from engine.run import run
 
-    method = settings["method"]
-    knobs = {name: int(settings[name]) if name == "k" else settings[name] for name in KNOBS[method]}
+    method, sampling = settings["method"], _sampling(settings)
     return run(
-        _target, settings["prompt"], method, _sampling(settings), rule=settings["rule"], baseline=BASELINE, **knobs
+        _target, settings["prompt"], method, sampling, rule=settings["rule"], baseline=BASELINE, **_knobs(method, settings)
     )  # fmt: skip

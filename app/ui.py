@@ -218,7 +218,7 @@ def _head() -> str:
         "experiment": sources.experiment(),
         "labels": {code: list(_labels(say).values()) for code, say in WORDS.items()},
         "examples": list(EXAMPLES.values()),
-        "recordings": [name for name in EXAMPLES if sources.lanes(name)],
+        "recordings": sources.recorded_among(EXAMPLES),
         "settings": SETTINGS,
         "bounds": {
             "limits": sources.LIMITS, "choices": sources.CHOICES,
@@ -303,7 +303,7 @@ def run(*values):
         for message, state in sources.live(settings):
             yield gr.skip() if message is None else message, sources.dumps(state)
     except (ValueError, RuntimeError) as error:
-        reason = _sentence(say, *error.args[0]) if isinstance(error.args[0], tuple) else str(error)
+        reason = _reason(say, error)
         broken = "refused" if isinstance(error, ValueError) else "broken"
         yield gr.skip(), sources.dumps({"state": broken, "reason": reason})
         raise gr.Error(reason, print_exception=False) from error
@@ -317,7 +317,7 @@ def draws(p: list, q: list, rule: str, n: int, seed: int, language: str = "en") 
     try:
         return sources.draws(p, q, rule, n, seed)
     except ValueError as error:
-        raise gr.Error(_sentence(words(str(language)), *error.args[0]), print_exception=False) from error
+        raise gr.Error(_reason(words(str(language)), error), print_exception=False) from error
 
 
 def guesses(ids: list, prompt: int, methods: list, settings: dict, target: str, language: str = "en") -> list:
@@ -329,8 +329,12 @@ def guesses(ids: list, prompt: int, methods: list, settings: dict, target: str, 
     try:
         return sources.guesses(ids, prompt, methods, settings, target)
     except ValueError as error:
-        reason = _sentence(words(str(language)), *error.args[0]) if isinstance(error.args[0], tuple) else str(error)
-        raise gr.Error(reason, print_exception=False) from error
+        raise gr.Error(_reason(words(str(language)), error), print_exception=False) from error
+
+
+def _reason(say, error: Exception) -> str:
+    """An error in the visitor's language where it carries a sentence's key and facts, else its own words."""
+    return _sentence(say, *error.args[0]) if isinstance(error.args[0], tuple) else str(error)
 
 
 def _sentence(say, key: str, facts: dict) -> str:

@@ -34,7 +34,7 @@ function shareChart(name, wide = FIELD.wide, foot = FIELD.foot) {
 /** Buttons of which one is pressed. */
 function switcher(names, act) {
   const buttons = names.map(name => {
-    const button = make("button.curves-mode", { type: "button" });
+    const button = make("button.curves-mode", { type: "button", "data-value": name });
     button.addEventListener("click", () => act(name));
     return [name, button];
   });

@@ -124,19 +124,11 @@ function mirrorTable(R, edit) {
   } };
 }
 
-/** Buttons of which one is pressed. */
-function choiceOf({ worded }, name, values, act) {
-  const buttons = values.map(value => {
-    const button = make("button.curves-mode", { type: "button", "data-value": value });
-    button.addEventListener("click", () => act(value));
-    return worded(button, `fair_${name}_${value}`);
-  });
-  return {
-    node: worded(make("span.curves-modes.fair-" + name, { role: "group" }, ...buttons), "fair_" + name, "aria-label"),
-    set(value) {
-      for (const button of buttons) button.setAttribute("aria-pressed", String(button.dataset.value === String(value)));
-    },
-  };
+/** A switcher with its words. */
+function choiceOf(R, { worded }, name, values, act) {
+  const { node, draw } = switcher(values, act);
+  node.classList.add("fair-" + name);
+  return { node: worded(node, "fair_" + name, "aria-label"), set: chosen => draw(chosen, value => R.say(`fair_${name}_${value}`)) };
 }
 
 // ---- the view --------------------------------------------------------------------------------------------------------
@@ -204,7 +196,7 @@ function mountFair(R, ask) {
   }
 
   // -- the two laws
-  const sources = choiceOf(tongue, "source", ["run", "toy"], value => {
+  const sources = choiceOf(R, tongue, "source", ["run", "toy"], value => {
     wish = value;
     if (value === "run" && !last) latest();
     draw();
@@ -293,7 +285,7 @@ function mountFair(R, ask) {
   }
 
   // -- what is left
-  const steps = choiceOf(tongue, "step", [1, 2, 3, 4], value => {
+  const steps = choiceOf(R, tongue, "step", [1, 2, 3, 4], value => {
     step = value;
     fallen = Math.random();
     draw();
@@ -458,7 +450,7 @@ function mountFair(R, ask) {
   }
 
   // -- all of it
-  const parts = choiceOf(tongue, "part", ["left", "draws", "before"], value => { part = value; draw(); });
+  const parts = choiceOf(R, tongue, "part", ["left", "draws", "before"], value => { part = value; draw(); });
   const panels = {
     left: [[steps.node, leftTable, leftSay, elsewhere], drawLeft],
     draws: [[group(rules, mark), rule, group(go, reset), chart, drawn, verdict, legend, note, take], drawDraws],

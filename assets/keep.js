@@ -64,15 +64,8 @@ function mountKeep(R, element, link, views, places) {
     try { history.replaceState(history.state, "", field.value); } catch { /* a frame without an address of its own */ }
     copy(field.value, () => { byHand.showModal(); field.select(); });
   }
-  const closing = (dialog, ...acts) => {
-    const close = worded(make("button.keep-button", { type: "button" }), "close");
-    dialog.append(make("div.keep-acts", {}, ...acts, close));
-    close.addEventListener("click", () => dialog.close());
-    dialog.addEventListener("click", event => { if (event.target === dialog) dialog.close(); });
-    return dialog;
-  };
   const field = worded(make("input.keep-address", { readonly: "", type: "text" }), "keep_address", "aria-label");
-  const byHand = closing(make("dialog.keep-dialog", {}, worded(make("p"), "copy_by_hand"), field));
+  const byHand = closing(worded, make("dialog.keep-dialog", {}, worded(make("p"), "copy_by_hand"), field));
 
   /** A lesson: the same link with names of what is hidden. The dialog is there only while it is open. */
   function lesson() {
@@ -86,7 +79,7 @@ function mountKeep(R, element, link, views, places) {
     const large = box("teach", "lesson_teach", link.teach), [teach] = boxes.splice(0);
     const send = make("button.keep-button", { type: "button" }, R.say("keep_copy"));
     const seen = Object.fromEntries(views.map(name => [name, "view_" + name]));
-    const dialog = closing(make("dialog.keep-dialog", {}, make("h3", {}, R.say("lesson_title")), large, hint,
+    const dialog = closing(worded, make("dialog.keep-dialog", {}, make("h3", {}, R.say("lesson_title")), large, hint,
       make("div.keep-boxes", {}, part("lesson_page", link.hideable.page),
         make("div", {}, part("lesson_views", seen), part("lesson_viewer", link.hideable.viewer))),
       address), send);

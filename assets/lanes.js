@@ -18,15 +18,10 @@ function mountLanes(R, source) {
   });
   const play = make("button.lanes-play", { type: "button" });
   const scrub = worded(make("input.lanes-scrub", { type: "range", min: 0, max: 1000, value: 0, step: 1 }), "lanes_scrub", "aria-label");
-  const clocks = ["passes", "seconds"].map(name => {
-    const button = worded(make("button.curves-mode", { type: "button" }), "lanes_" + name);
-    button.addEventListener("click", () => { const share = now / end(); clock = name; now = share * end(); draw(); });
-    return [name, button];
-  });
+  const clocks = switcher(["passes", "seconds"], name => { const share = now / end(); clock = name; now = share * end(); draw(); });
   const list = make("ol.lanes-list"), verdict = make("p.lanes-verdict", { role: "status", "aria-live": "polite" });
   const node = make("section.view-lanes", {},
-    make("div.lanes-head", {}, choices, make("span.curves-modes", { role: "group" }, ...clocks.map(pair => pair[1]))),
-    told, list,
+    make("div.lanes-head", {}, choices, clocks.node), told, list,
     make("div.lanes-transport", {}, play, scrub), verdict);
 
   async function open(name) {
@@ -75,7 +70,7 @@ function mountLanes(R, source) {
 
   function draw() {
     for (const [name, button] of prompts) button.setAttribute("aria-pressed", String(name === prompt));
-    for (const [name, button] of clocks) button.setAttribute("aria-pressed", String(name === clock));
+    clocks.draw(clock, name => say("lanes_" + name));
     const over = now >= end() - 1e-9;
     play.textContent = (playing ? "❚❚ " : "▶\uFE0E ") + say(playing ? "pause" : over ? "replay" : "play");
     scrub.value = Math.round(1000 * now / end());

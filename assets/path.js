@@ -104,7 +104,7 @@ function mountPath(R, source, choose, element) {
     return button;
   };
   const look = worded(make("button.path-look", { type: "button" }), "path_look");
-  look.addEventListener("click", () => element.querySelector(".view-tabs").scrollIntoView({ block: "start", behavior: "smooth" }));
+  look.addEventListener("click", () => element.querySelector(".view-tabs").scrollIntoView({ block: "start", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" }));
   const back = move("back", -1), next = move("next", 1), node = worded(make("section.path", {}, make("div.path-head", {}, step, dots, make("span.path-moves", {}, look, back, next)), title, text, bet, term), "path", "aria-label");
   const marks = CHAPTERS.map((_, i) => {
     const button = make("button.path-dot", { type: "button" });
@@ -117,6 +117,8 @@ function mountPath(R, source, choose, element) {
   let chapter = 0, seen = "", waiting = 0, visited = false;
 
   const here = () => CHAPTERS[chapter];
+  /** Whether the run in view is not of the chapter's method. */
+  const elsewhere = () => Boolean(here().run && R.header && R.header.method !== here().run[1]);
 
   /** With `stay` the run in view stays. */
   async function open(index, stay = false) {
@@ -150,17 +152,16 @@ function mountPath(R, source, choose, element) {
     const first = R.rounds[0], { spent, all } = clocks[R.over() - 1] ?? { spent: 0, all: 0 };
     const values = {
       tokens: counts?.tokens ?? 0, passes: counts?.passes ?? 0, per_pass: counts ? rate(counts.tokens / counts.passes) : "–", k: R.header?.knobs?.k ?? 0,
-      prompt: first?.rows ?? "–", plain: R.end?.plain ? rate(R.end.plain.tokens_per_second) : "–", drafting: all ? percent(spent / all) : "–",
+      prompt: first?.rows ?? "–", drafting: all ? percent(spent / all) : "–",
       ms: round ? milliseconds(round.t_target) : "–", one: R.end?.plain ? milliseconds(1000 / R.end.plain.tokens_per_second) : "–", accepted: counts?.accepted ?? 0, tested: counts?.tested ?? 0, rows: round?.rows ?? "–",
-      ...Object.fromEntries(Object.keys(TERMS).map(name => ["term_" + name, termOf(name)])),
     };
-    const missing = here().run && R.header && R.header.method !== here().run[1];
-    const key = [id, missing, R.language, ...Object.values(values).filter(value => !(value instanceof Node))].join();
+    const missing = elsewhere(), key = [id, missing, R.language, ...Object.values(values)].join();
     if (key !== seen) {
       seen = key;
       write(step, "path_step", { at: chapter + 1, of: CHAPTERS.length });
       title.textContent = say(`path_${id}`);
-      text.replaceChildren(...fill(say(`path_${id}_text`), values), ...missing ? [" ", make("b.path-missing", {}, say("path_missing"))] : []);
+      const terms = Object.fromEntries(Object.keys(TERMS).map(name => ["term_" + name, termOf(name)]));
+      text.replaceChildren(...fill(say(`path_${id}_text`), { ...values, ...terms }), ...missing ? [" ", make("b.path-missing", {}, say("path_missing"))] : []);
       back.disabled = chapter === 0;
       next.disabled = chapter === CHAPTERS.length - 1;
       look.hidden = !here().view;
@@ -176,7 +177,7 @@ function mountPath(R, source, choose, element) {
   }
 
   function drawBet() {
-    const name = here().bet, other = here().run && R.header?.method !== here().run[1];
+    const name = here().bet, other = elsewhere();
     const asked = R.rounds.length && !other ? BETS[name].ask(R, clocks) : null;
     const mine = asked && answers.get(name + asked.key), over = R.final && R.at >= R.beats.length - 1;
     const state = [here().id, R.language, asked?.key, mine, asked?.told, asked?.right, other, over].join();

@@ -40,11 +40,7 @@ function mountPlayer(R, element) {
       node.addEventListener("click", act);
       return [name, node];
     });
-  const keys = make("dialog.player-keys"), list = make("dl");
-  const close = worded(make("button.player-close", { type: "button" }), "close");
-  close.addEventListener("click", () => keys.close());
-  keys.append(worded(make("h3"), "keys"), list, close);
-  keys.addEventListener("click", event => { if (event.target === keys) keys.close(); });
+  const list = make("dl"), keys = closing(worded, make("dialog.keep-dialog.player-keys", {}, worded(make("h3"), "keys"), list));
   const node = make("div.tape-transport", {},
     make("div.player-main", {},
       make("span.player-steps", {}, button("round_back", "«", () => step("round", -1)), button("token_back", "‹", () => step("token", -1))),

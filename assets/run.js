@@ -231,3 +231,12 @@ function speller(R) {
     speak: () => { for (const entry of known) put(...entry); },
   };
 }
+
+/** A dialog that closes by its button and by a click beside it. */
+function closing(worded, dialog, ...acts) {
+  const close = worded(make("button.keep-button", { type: "button" }), "close");
+  dialog.append(make("div.keep-acts", {}, ...acts, close));
+  close.addEventListener("click", () => dialog.close());
+  dialog.addEventListener("click", event => { if (event.target === dialog) dialog.close(); });
+  return dialog;
+}

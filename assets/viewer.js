@@ -15,7 +15,7 @@ function mountViewer(element, source) {
   const player = mountPlayer(R, element), tape = mountTape(R), log = mountLog(R);
   const known = [mountCard(R), mountWays(R, source), mountFair(R, source.draws), mountCount(R), mountFade(R), mountSure(R), mountLanes(R, source)];
   const views = known.filter(view => !source.link?.hidden.has(view.name));
-  const keep = mountKeep(R, element, source.link, known.map(view => view.name), 
+  const keep = mountKeep(R, element, source.link, known.map(view => view.name),
     () => ({ open: open?.name, chapter: path.at(), depth: depth.value === "working" ? null : depth.value }));
   const tabs = worded(make("div.view-tabs", { role: "tablist" }), "views", "aria-label");
   const depth = worded(make("select.view-depth", {}, ...DEPTHS.map(value => worded(make("option", { value }), "depth_" + value))), "depth", "aria-label");

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from engine import metrics
 from engine.drafters import Drafter, chain
 from engine.model import LM, PREFILL
 from engine.sampling import ACCEPT, FINAL, uniforms, warp
@@ -231,7 +232,7 @@ class _Clock:
     """Seconds of one step by phase, everything outside a phase being "other"; and forwards of drafter and target."""
 
     def __init__(self, target: LM, drafter: Drafter):
-        self.seconds = dict.fromkeys(("draft", "target", "verify", "other"), 0.0)
+        self.seconds = dict.fromkeys(metrics.PHASES, 0.0)
         self._target, self._drafter, self._device = target, drafter, target.device
 
     def _passes(self) -> dict[str, int]:

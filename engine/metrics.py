@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+PHASES = ("draft", "target", "verify", "other")  # what a round's time is spent on
 EMPTY = dict.fromkeys(("rounds", "passes", "tokens", "drafted", "tested", "accepted"), 0) | dict.fromkeys(
     ("offered", "reached", "kept"), []
 )
@@ -53,11 +54,16 @@ def total(runs: Iterable[dict]) -> dict:
 
 def seconds(rounds: Iterable[dict]) -> dict[str, float]:
     """Engine time by phase, in seconds."""
-    total = dict.fromkeys(("draft", "target", "verify", "other"), 0.0)
+    total = dict.fromkeys(PHASES, 0.0)
     for record in rounds:
         for phase in total:
             total[phase] += record[f"t_{phase}"] / 1000
     return total
+
+
+def elapsed(record: dict) -> float:
+    """Wall time of a round in ms."""
+    return sum(record[f"t_{phase}"] for phase in PHASES)
 
 
 def decoding(rounds: list[dict]) -> dict[str, float | None]:

@@ -124,7 +124,7 @@ def describe(step: Step, vocabulary: Vocabulary, before: dict | None = None) -> 
         "type": "round",
         "i": before["i"] + 1 if before else 0,
         "prefix_len": step.start,
-        "t0": round(before["t0"] + sum(before[f"t_{phase}"] for phase in step.seconds), 4) if before else 0.0,
+        "t0": round(before["t0"] + metrics.elapsed(before), 4) if before else 0.0,
         **times,
         "rows": step.rows,
         "passes": step.passes,
@@ -375,7 +375,7 @@ def validate(records: list[dict]) -> None:
         counts = metrics.count(counts, told, len(emit))
         _need(counts == r["counts"], f"{where}: the running counts")
         _need(abs(r["t0"] - clock) < 0.01 * (i + 1), f"{where}: t0 is not the sum of the rounds before")
-        clock += r["t_draft"] + r["t_target"] + r["t_verify"] + r["t_other"]
+        clock += metrics.elapsed(r)
     if end and "ids" in head["prompt"] and head["badge"] != "toy":
         _need(end["hash"] == fingerprint(head, rounds), "the hash does not belong to these rounds")
 

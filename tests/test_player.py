@@ -186,15 +186,21 @@ def test_n5_chosen_token_lights_everywhere(visit, toy):
     assert f"round {int(where[0]) + 1}" in page.locator("#view-token").inner_text()
 
 
-def test_b1_pause_stands_the_engine_still(visit, bundled):
-    """Paused at the end of a round: no round arrives and the target is not called; Continue goes on to the same end."""
-    from app import sources
-
-    page = ready(visit(bundled))
+def paused(visit, url):
+    """A page with a long run whose engine stands still."""
+    page = ready(visit(url))
     ask(page, "abc abc abc", 400)
     expect(page.locator(".status")).to_contain_text("Running", timeout=20_000)
     page.get_by_role("button", name="Pause", exact=True).click()
     expect(page.locator(".status")).to_contain_text("Paused", timeout=20_000)
+    return page
+
+
+def test_b1_pause_stands_the_engine_still(visit, bundled):
+    """Paused at the end of a round: no round arrives and the target is not called; Continue goes on to the same end."""
+    from app import sources
+
+    page = paused(visit, bundled)
     calls = []
     lm = sources._target.lm
     before = lm.forward
@@ -212,11 +218,7 @@ def test_b1_pause_stands_the_engine_still(visit, bundled):
 
 
 def test_b1_stop_ends_a_paused_run(visit, bundled):
-    page = ready(visit(bundled))
-    ask(page, "abc abc abc", 400)
-    expect(page.locator(".status")).to_contain_text("Running", timeout=20_000)
-    page.get_by_role("button", name="Pause", exact=True).click()
-    expect(page.locator(".status")).to_contain_text("Paused", timeout=20_000)
+    page = paused(visit, bundled)
     page.get_by_role("button", name="Stop", exact=True).click()
     expect(page.locator(".status")).to_contain_text("Stopped", timeout=20_000)
     ask(page, "again", 20)
