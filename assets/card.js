@@ -8,14 +8,19 @@ const NEAR = 0.125;                                             // logits: two s
 function mountCard(R) {
   const { say, tell } = R;
   const { worded, speak } = speller(R);
+  let seen = "";                                                // what follows the playhead is drawn when it changes
   const node = worded(make("section.tape-card", { id: "view-token" }), "card", "aria-label");
 
+  /** Up to two chosen tokens; as long as none is chosen, the one that the playhead has just seen decided. */
   function draw() {
     const refs = R.pins.filter(pin => !same(pin, R.shown));
     if (R.shown) refs.push(R.shown);
-    const there = refs.slice(-2).filter(ref => R.rounds[ref.round]);
+    const there = refs.slice(-2).filter(ref => R.rounds[ref.round]), decided = !there.length && R.decided();
+    const key = [R.id, R.language, R.header?.rule, JSON.stringify(decided)].join();
+    if (decided && key === seen) return;
+    seen = decided ? key : "";
     node.dataset.cards = there.length;
-    node.replaceChildren(...(there.length ? there.map(cardOf) : [make("p.tape-hint", {}, say("card_hint"))]));
+    node.replaceChildren(...there.length ? [] : [make("p.tape-hint", {}, say("card_hint"))], ...(decided ? [decided] : there).map(cardOf));
   }
 
   function cardOf(ref) {
@@ -96,5 +101,5 @@ function mountCard(R) {
     return cell;
   }
 
-  return { name: "token", node, begin: draw, point: draw, speak };
+  return { name: "token", node, begin: draw, draw, point: draw, speak };
 }

@@ -195,6 +195,14 @@ function openRun(words) {
   };
   /** The token that single-token views tell about. */
   R.chosen = () => R.shown ?? R.pins.at(-1) ?? null;
+  /** The token decided last at the playhead. */
+  R.decided = () => {
+    const beat = R.beat();
+    if (!beat) return null;
+    if (beat.kind === "verdict") return { round: beat.round, slot: beat.judged - 1 };
+    const round = beat.kind === "final" ? beat.round : beat.round - 1, own = R.rounds[round] && ownEmit(R.rounds[round]);
+    return own ? { round, slot: "own" } : null;
+  };
   /** Playhead and pins as a link names them, as far as they are there. */
   R.restore = ({ step, pins = [] }) => {
     const there = pin => R.rounds[pin.round] && tokenAt(R.rounds[pin.round], pin.slot) !== null;

@@ -345,7 +345,7 @@ WORDS = {
     "views": "Views of this run",
     "view_token": "One token",
     "view_fade": "Why guesses fade",
-    "view_sure": "How sure is it?",
+    "view_sure": "How sure?",
     # the curves
     "decay_title": "How far do guesses hold?",
     "decay_survival": "survival",
@@ -378,8 +378,8 @@ WORDS = {
     "done_context": "The target's context is full.",
     "done_cancelled": "The run was stopped.",
     # the card
-    "card_hint": "Point at a token, tap it, or walk there with Tab and the arrow keys: its numbers appear here. "
-    "Click or Enter pins them, Esc unpins.",
+    "card_hint": "The token decided last. Point at any other, tap it, or walk there with Tab and the arrow keys: "
+    "its numbers stand here instead. Click or Enter pins them, Esc unpins.",
     "pinned": "pinned, Esc unpins",
     "fact_p": "p: target",
     "fact_q": "q: drafter",
@@ -696,7 +696,7 @@ WORDS = {
     "open_none": "Not opened: the file holds no round.",
     "open_failed": "Not opened: the file cannot be shown.",
     # how drafters guess
-    "view_ways": "How drafters guess",
+    "view_ways": "The drafters",
     "ways_nothing": "Nothing has happened yet.",
     "ways_sees": "Who sees what in this round",
     "ways_who_nobody": "drafter",

@@ -365,8 +365,8 @@ WORDS = {
     "done_context": "大模型的上下文已满。",
     "done_cancelled": "运行被停止。",
     # 卡片
-    "card_hint": "指向或点按一个 token，或用 Tab 和方向键走到那里，它的数值就会出现在这里。单击或按 Enter 固定，按 Esc 取消"
-    "。",
+    "card_hint": "这是刚刚判定的 token。指向或点按别的 token，或用 Tab 和方向键走到那里，这里就换成它的数值。"
+    "单击或按 Enter 固定，按 Esc 取消。",
     "pinned": "已固定，按 Esc 取消",
     "fact_p": "p：大模型",
     "fact_q": "q：起草者",
