@@ -68,6 +68,7 @@ const svg = build(name => document.createElementNS("http://www.w3.org/2000/svg",
 const probability = x => x == null ? "–" : x === 0 ? "0" : x < 1e-6 ? "<1e-6" : x < 0.001 ? x.toExponential(1) : x.toFixed(x < 0.01 ? 4 : 3);
 const milliseconds = x => x < 10 ? x.toFixed(1) : x.toFixed(0);
 const rate = x => x < 10 ? x.toFixed(2) : x.toFixed(1);
+const percent = x => (x > 0 && 100 * x < 1 ? "<1" : (100 * x).toFixed(0)) + "\u00a0%";
 const sum = list => list.reduce((a, b) => a + b, 0);
 const elapsed = round => round.t_draft + round.t_target + round.t_verify + round.t_other;
 

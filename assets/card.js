@@ -8,7 +8,7 @@ const NEAR = 0.125;                                             // logits: two s
 function mountCard(R) {
   const { say, tell } = R;
   const { worded, speak } = speller(R);
-  let seen = "";                                                // what follows the playhead is drawn when it changes
+  let seen = "";                                                // drawn when it changes
   const node = worded(make("section.tape-card", { id: "view-token" }), "card", "aria-label");
 
   /** Up to two chosen tokens; as long as none is chosen, the one that the playhead has just seen decided. */
@@ -16,15 +16,16 @@ function mountCard(R) {
     const refs = R.pins.filter(pin => !same(pin, R.shown));
     if (R.shown) refs.push(R.shown);
     const there = refs.slice(-2).filter(ref => R.rounds[ref.round]), decided = !there.length && R.decided();
-    const key = [R.id, R.language, R.header?.rule, JSON.stringify(decided)].join();
-    if (decided && key === seen) return;
-    seen = decided ? key : "";
+    const shown = decided ? [decided] : there, key = JSON.stringify([R.id, R.language, R.pins, shown, shown.map(R.known)]);
+    if (key === seen) return;
+    seen = key;
     node.dataset.cards = there.length;
-    node.replaceChildren(...there.length ? [] : [make("p.tape-hint", {}, say("card_hint"))], ...(decided ? [decided] : there).map(cardOf));
+    node.replaceChildren(...there.length ? [] : [make("p.tape-hint", {}, say("card_hint"))], ...shown.map(cardOf));
   }
 
   function cardOf(ref) {
-    const round = R.rounds[ref.round], token = tokenAt(round, ref.slot), fate = fateIn(round, ref.slot);
+    const whole = R.rounds[ref.round], known = R.known(ref), round = known ? whole : unchecked(whole);
+    const token = tokenAt(whole, ref.slot), fate = known ? fateIn(round, ref.slot) : "guess";
     const kept = R.pins.some(pin => same(pin, ref)) ? " · " + say("pinned") : "";
     const title = make("h3.tape-title.is-" + fate, {}, make("span.tape-token", {}, pieceNode(round, token)),
       make("span.tape-fate", {}, make("span.tape-glyph", { "aria-hidden": "true" }, GLYPHS[fate]), say("fate_" + fate)),
@@ -34,6 +35,9 @@ function mountCard(R) {
       ...round.draft[ref.slot]?.confidence == null ? [] : [make("p.card-note", {}, say("card_confidence"))],
       make("div.tape-laws", {}, ...lawsOf(round, ref.slot, token)));
   }
+
+  /** A round as it was before the check: nothing of it is told before the playhead has seen it. */
+  const unchecked = round => ({ ...round, verify: round.verify.map(({ slot }) => ({ slot })), final: null });
 
   /** What the rule needs; the rest where the proof is asked for. */
   const facts = list => make("dl.tape-facts", {}, ...list.map(([key, value]) => make(PLAIN.has(key) ? "div" : "div.proof",

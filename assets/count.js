@@ -57,7 +57,7 @@ function mountCount(R) {
     list.replaceChildren(...shown.map(fate => make("li.is-" + fate, {},
       make("span.tape-glyph", { "aria-hidden": "true" }, GLYPHS[fate]),
       make("span.count-word", {}, say("fate_" + fate)), make("b", {}, String(fates[fate])),
-      make("small", {}, counts.drafted ? Math.round(100 * fates[fate] / counts.drafted) + " %" : ""))));
+      make("small", {}, counts.drafted ? percent(fates[fate] / counts.drafted) : ""))));
     write(judged, counts.drafted ? "count_judged" : "count_nothing", { ...counts, ...fates });
   }
 
@@ -84,7 +84,7 @@ function mountCount(R) {
     const wasted = all - sum(checked.map(round => round.emit.length));
     write(bonus, "count_bonus", { k, rows: k + 1, rounds: checked.length, bonuses: made("bonus"), fixes: made("correction") });
     write(waste, all ? "count_waste" : "count_waste_none",
-      { all, wasted, share: all ? Math.round(100 * wasted / all) + " %" : "–" });
+      { all, wasted, share: all ? percent(wasted / all) : "–" });
   }
 
   // -- five meanings of one word
@@ -155,7 +155,7 @@ function mountCount(R) {
       svg("line.curves-rule", { x1: 30, x2: 30, y1: y(1), y2: y(top) }),
       ...[1, top].map(length => svg("text.curves-scale", { x: 24, y: y(length) + 4 }, rate(length).replace(/\.00$/, ""))),
       ...[0, 0.5, 1].map(share => svg("text.curves-place", { x: x(share), y: 156 }, share === 0.5 ? ".5" : String(share))),
-      svg("text.curves-place", { x: 125, y: 172 }, say("rate_tested")), svg("text.count-axis", { x: 2, y: 11 }, say("rate_length")));
+      svg("text.curves-place", { x: 125, y: 172 }, say("rate_tested")), svg("text.curves-axis", { x: 2, y: 11 }, say("rate_length")));
     points.sort((a, b) => b[2] - a[2]);
     const apart = 14, ats = points.map(point => y(point[2]) + 4);     // labels in a column keep their distance, above the axis
     ats.forEach((at, i) => { ats[i] = Math.max(at, (ats[i - 1] ?? -Infinity) + apart); });

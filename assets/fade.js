@@ -103,7 +103,7 @@ function mountFade(R) {
       return button;
     }));
     write(meanings.lastChild, "collision_rule",
-      Object.fromEntries(Object.entries(COLLISION).map(([name, share]) => [name, 100 * share + " %"])));
+      Object.fromEntries(Object.entries(COLLISION).map(([name, share]) => [name, percent(share)])));
   }
 
   // -- the Markov head, on and off, on the block in view

@@ -152,7 +152,7 @@ function mountFair(R, ask) {
     const round = R.rounds[ref?.round];
     if (!round) return null;
     const slot = ref.slot === "own" ? round.verify.findLastIndex(v => v.verdict === "rejected") : ref.slot;
-    return round.draft[slot] ? { round: ref.round, slot } : null;
+    return round.draft[slot] && R.known({ round: ref.round, slot }) ? { round: ref.round, slot } : null;
   }
   const source = () => wish ?? (last ? "run" : "toy");
 

@@ -2,7 +2,6 @@
 // then by seconds, which are not. source.lanes(prompt) and source.recorded(prompt, method) promise the recordings.
 
 const PASS = 320;                                               // ms that a pass stays on screen
-const EPSILON = { bfloat16: "0.0078", float16: "0.00098", float32: "1.2e-7" };   // distance from 1 to the next number
 
 function mountLanes(R, source) {
   const { say, tell, write } = R;
@@ -101,11 +100,12 @@ function mountLanes(R, source) {
     const ended = lanes.map(lane => ({ method: lane.run.method, ...lane.rounds.at(-1) })), plain = ended.find(lane => lane.method === "plain");
     const best = key => ended.reduce((a, b) => (b.tokens / b[key] > a.tokens / a[key] ? b : a));
     const winner = best("passes"), out = fill(say("lanes_passes_won"), { method: winner.method, per_pass: rate(winner.tokens / winner.passes) });
-    if (!plain) return out;
-    for (const lane of ended) {
-      if (lane === plain) continue;
+    out.push(" ");
+    const others = plain ? ended.filter(lane => lane !== plain) : [];
+    for (const [i, lane] of others.entries()) {
       const ratio = (lane.tokens / lane.seconds) / (plain.tokens / plain.seconds);
-      out.push(" ", ...fill(say(ratio >= 1 ? "lanes_faster" : "lanes_slower"), { method: lane.method, ratio: ratio.toFixed(2) }));
+      const told = lane.tokens === lane.passes ? "even" : ratio >= 1 ? "faster" : "slower";
+      out.push(...fill(say("lanes_" + told), { method: lane.method, ratio: ratio.toFixed(2) }), say(i < others.length - 1 ? "lanes_next" : "lanes_end"));
     }
     return out;
   }
@@ -115,7 +115,8 @@ function mountLanes(R, source) {
     const parted = partings(), { dtype } = lanes[0].run;
     if (!parted) return [];
     if (!parted.length) return fill(say("lanes_same"), { n: lanes.length });
-    return parted.flatMap(([lane, at, gap]) => [...fill(say("lanes_parted"), { method: lane.run.method, at: at + 1, gap: gap.toFixed(3), dtype, epsilon: EPSILON[dtype] ?? "–" }), " "]);
+    const where = ([lane, at, gap]) => [...fill(say("lanes_parted"), { method: lane.run.method, at: at + 1, gap: gap.toFixed(3) }), " "];
+    return [...parted.flatMap(where), ...fill(say("lanes_parted_why"), { dtype })];
   }
 
   // -- the clock

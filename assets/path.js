@@ -1,6 +1,7 @@
 // The guided path: short chapters in the order in which one would tell it. A chapter owns what it opens and lights, and undoes
 // it when it is left. Its numbers come from the run in view, its bet is answered by that run.
 
+const LINE = 23;                                                // px; numbers that grow may take one more
 const BET_REST = 6500;                                          // ms that an unanswered bet of the first visit waits
 
 /** Chapters: the view that one opens, the recorded run [prompt, method] that it is about, the parts that it lights, its bet. */
@@ -27,9 +28,9 @@ const BETS = {
       const round = R.round(), doubtful = round && doubtfulIn(round), beat = R.beat();
       if (!doubtful || beat.kind === "draft") return null;
       const d = round.draft[doubtful.slot];
-      return { token: make("code", {}, pieceNode(round, d.token_id)), q: percent(d.q_tok), p: percent(doubtful.p_tok), key: `${R.id}/${beat.round}`,
+      return { token: make("code", {}, pieceNode(round, d.token_id)), place: doubtful.slot + 1, q: probability(d.q_tok), p: probability(doubtful.p_tok), key: `${R.id}/${beat.round}`,
                told: beat.kind === "final" || beat.judged > doubtful.slot, right: doubtful.verdict === "kept" ? "yes" : "no",
-               chance: percent(doubtful.ratio), draw: percent(doubtful.u) };
+               chance: probability(doubtful.ratio), draw: probability(doubtful.u) };
     },
   },
   passes: {
@@ -90,8 +91,6 @@ const BETS = {
   },
 };
 
-const percent = x => (x > 0 && 100 * x < 1 ? "<1" : (100 * x).toFixed(0)) + " %";
-
 function mountPath(R, source, choose, element) {
   const { say, write } = R;
   const { worded, speak } = speller(R);
@@ -114,7 +113,7 @@ function mountPath(R, source, choose, element) {
   });
   const done = new Set(), answers = new Map();                  // chapters completed; what was bet, by chapter and question
   let clocks = [];                                              // after each round: ms of drafting, ms of everything
-  let chapter = 0, seen = "", waiting = 0, visited = false;
+  let chapter = 0, seen = "", sized = "", waiting = 0, visited = false;
 
   const here = () => CHAPTERS[chapter];
   /** Whether the run in view is not of the chapter's method. */
@@ -149,11 +148,11 @@ function mountPath(R, source, choose, element) {
   // -- drawing
   function draw() {
     const { id } = here(), counts = R.counts(), round = R.round();
-    const first = R.rounds[0], { spent, all } = clocks[R.over() - 1] ?? { spent: 0, all: 0 };
+    const first = R.rounds[0], checked = R.rounds.slice(0, (R.beat()?.round ?? -1) + 1).findLast(round => round.draft.length), { spent, all } = clocks[R.over() - 1] ?? { spent: 0, all: 0 };
     const values = {
       tokens: counts?.tokens ?? 0, passes: counts?.passes ?? 0, per_pass: counts ? rate(counts.tokens / counts.passes) : "–", k: R.header?.knobs?.k ?? 0,
       prompt: first?.rows ?? "–", drafting: all ? percent(spent / all) : "–",
-      ms: round ? milliseconds(round.t_target) : "–", one: R.end?.plain ? milliseconds(1000 / R.end.plain.tokens_per_second) : "–", accepted: counts?.accepted ?? 0, tested: counts?.tested ?? 0, rows: round?.rows ?? "–",
+      ms: checked ? milliseconds(checked.t_target) : "–", one: R.end?.plain ? milliseconds(1000 / R.end.plain.tokens_per_second) : "–", accepted: counts?.accepted ?? 0, tested: counts?.tested ?? 0, rows: checked?.rows ?? "–",
     };
     const missing = elsewhere(), key = [id, missing, R.language, ...Object.values(values)].join();
     if (key !== seen) {
@@ -161,7 +160,13 @@ function mountPath(R, source, choose, element) {
       write(step, "path_step", { at: chapter + 1, of: CHAPTERS.length });
       title.textContent = say(`path_${id}`);
       const terms = Object.fromEntries(Object.keys(TERMS).map(name => ["term_" + name, termOf(name)]));
+      const size = [id, R.language, element.clientWidth].join();
+      if (size !== sized) text.style.minHeight = "";
       text.replaceChildren(...fill(say(`path_${id}_text`), { ...values, ...terms }), ...missing ? [" ", make("b.path-missing", {}, say("path_missing"))] : []);
+      if (size !== sized && text.offsetHeight) {
+        sized = size;
+        text.style.minHeight = text.offsetHeight + LINE + "px";
+      }
       back.disabled = chapter === 0;
       next.disabled = chapter === CHAPTERS.length - 1;
       look.hidden = !here().view;

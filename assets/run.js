@@ -30,6 +30,7 @@ function fateOf(round, slot, beat) {
   return lost ? "not_reached" : "guess";
 }
 
+const VERDICTS = new Set(["kept", "rejected", "not_reached"]);
 const ownEmit = round => round.emit.find(e => e.maker !== "draft");
 const keptEmits = round => round.emit.filter(e => e.maker === "draft");
 
@@ -195,6 +196,11 @@ function openRun(words) {
   };
   /** The token that single-token views tell about. */
   R.chosen = () => R.shown ?? R.pins.at(-1) ?? null;
+  /** Whether the playhead has seen what became of a token of the round in view, or of any round before. */
+  R.known = ({ round, slot }) => {
+    const beat = R.beat();
+    return beat?.round !== round || (slot === "own" ? beat.kind === "final" : Boolean(VERDICTS.has(fateOf(R.rounds[round], slot, beat))));
+  };
   /** The token decided last at the playhead. */
   R.decided = () => {
     const beat = R.beat();

@@ -56,16 +56,17 @@ function cutAt(rounds, threshold) {
   return out;
 }
 
+const TELLING = 0.3;                                            // a first threshold, at which something is saved and lost
 const LITTLE = 200, FEW = 50;                                       // tested guesses: fewer say little about calibration
 
 function mountSure(R) {
   const { say, write } = R;
   const { worded, speak } = speller(R);
   const chart = shareChart("sure"), diagram = shareChart("reliable");
-  let threshold = 0, drawn = "";
+  let threshold = TELLING, drawn = "";
 
   // -- the threshold: a range input, and the line itself
-  const range = make("input.sure-range", { type: "range", min: 0, max: 1, step: 0.01, value: 0 });
+  const range = make("input.sure-range", { type: "range", min: 0, max: 1, step: 0.01, value: threshold });
   worded(range, "sure_threshold", "aria-label");
   const level = make("output.view-level"), told = make("p.sure-told"), exact = make("p.sure-about");
   const set = value => {
@@ -119,7 +120,7 @@ function mountSure(R) {
   function drawCut(rounds) {
     const { drafted, held, accepted, lost, rows, wasted } = cutAt(rounds, threshold), all = cutAt(rounds, 0),
       sent = R.header?.knobs?.threshold ?? 0;
-    const share = (part, whole) => whole ? Math.round(100 * part / whole) + " %" : "–";
+    const share = (part, whole) => whole ? percent(part / whole) : "–";
     level.textContent = threshold.toFixed(2);
     write(told, drafted ? "sure_cut" : "sure_cut_nothing", { drafted, held, accepted, lost, rows, wasted: share(wasted, rows),
       before: share(all.wasted, all.rows), all: all.rows });
@@ -131,10 +132,12 @@ function mountSure(R) {
   function drawReliable(rounds) {
     const { n, bins, ece, brier, auroc } = reliability(testedPairs(rounds, Number(position.value))), spoken = [];
     diagram.frame(0);
-    const wide = FIELD.wide - FIELD.left, x = share => FIELD.left + share * wide, step = wide / bins.length;
+    const wide = FIELD.wide - FIELD.left - 8, x = share => FIELD.left + share * wide, step = wide / bins.length;
     for (const share of [0, 0.5, 1])
       diagram.field.append(svg("text.curves-place", { x: x(share), y: FIELD.tall + 14 }, share === 0.5 ? ".5" : String(share)));
     diagram.field.append(svg("path.curves-line", { d: `M${x(0)} ${diagram.height(0)}L${x(1)} ${diagram.height(1)}` }));
+    diagram.field.append(svg("text.curves-axis", { x: x(0) + 4, y: diagram.height(1) + 13 }, "↑ " + say("sure_axis_came")),
+      svg("text.curves-axis.is-end", { x: x(1), y: diagram.height(0) - 5 }, say("sure_axis_said") + " →"));
     bins.forEach((bin, i) => {
       if (!bin.n) return;
       const at = x(bin.said / bin.n), share = bin.kept / bin.n;
@@ -174,7 +177,7 @@ function mountSure(R) {
     name: "sure", draw,
     node: make("section.view-sure", {}, make("div.view-pair", {}, chart.node, diagram.node)),
     begin() {
-      range.value = threshold = R.header.knobs?.threshold ?? 0;
+      range.value = threshold = R.header.knobs?.threshold || TELLING;
       position.value = "0";
       offer();
     },

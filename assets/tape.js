@@ -169,7 +169,7 @@ function mountTape(R) {
     verdict.lastChild.textContent = there ? say("fate_" + fate) : slot === "own" ? say("slot_own")
       : reads(round, beat?.round) ? (slot ? "" : say("slot_reads"))
       : say(slot >= (round?.draft.length ?? Infinity) ? "slot_none" : "slot_guess");
-    const judged = there && slot !== "own" && ["kept", "rejected", "not_reached"].includes(fate) ? round.verify[slot] : null;
+    const judged = there && ["kept", "rejected"].includes(fate) ? round.verify[slot] : null;
     gauge.classList.toggle("is-off", !judged);
     gauge.style.setProperty("--chance", judged?.ratio ?? 0);
     gauge.style.setProperty("--draw", judged?.u ?? 0);

@@ -191,7 +191,7 @@ function mountWays(R, source) {
   function drawCounts(round, index) {
     const { draft, target } = forwardsOf(R.header, round), guessing = passesIn(round).length, inputs = inputsOf(round);
     const extra = guessing && round.passes ? draft - guessing : 0;
-    write(count, "ways_count", { draft: draft ?? "–", target, tokens: R.beat().kind === "final" ? round.emit.length : "…" });
+    write(count, R.beat().kind === "final" ? "ways_count" : "ways_counting", { draft: draft ?? "–", target, tokens: round.emit.length });
     if (extra > 0) count.append(" ", ...fill(say("ways_reading"), { extra }));
     const block = inputs?.includes("masks"), own = inputs?.includes("guesses");
     const kind = !index ? "prompt" : !inputs ? "unknown" : !inputs.length ? "nobody" : !guessing ? "none"
@@ -313,7 +313,7 @@ function mountWays(R, source) {
     const reason = !source.guesses ? "ways_offline" : asking === placeOf() ? "ways_asking" : !able() ? "ways_unfinished" : null;
     if (typeof found === "string" && !reason) why.textContent = found;
     else write(why, reason ?? (there ? "ways_answered" : "ways_ask_note"), { round: (R.beat()?.round ?? 0) + 1 });
-    rows.style.setProperty("--rows", source.engine?.methods.length ?? 0);
+    rows.style.setProperty("--rows", asking || answers.size ? source.engine?.methods.length ?? 0 : 0);   // room from the first question on
     rows.replaceChildren(...(there ?? []).map(rowOf));
     const made = there?.filter(row => row.round) ?? [], tokens = Math.max(...made.map(row => row.round.emit.length));
     if (!made.length) return verdict.replaceChildren();

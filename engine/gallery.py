@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from engine import trace
+from engine import metrics, trace
 from engine.load import load_model
 from engine.methods import METHODS, Target
 from engine.run import run
@@ -28,8 +28,12 @@ def record(
     sampling: Sampling,
     methods: tuple[str, ...] = tuple(METHODS),
     progress: Callable[[float, str], None] = lambda share, words: None,
+    repeats: int = 1,
 ) -> list[Path]:
-    """Run every method on every prompt, one after the other; the paths of the files, out/prompt.method.jsonl.gz."""
+    """Run every method on every prompt, one after the other; the paths of the files, out/prompt.method.jsonl.gz.
+
+    Of `repeats` runs, which differ in nothing but their times, the one whose time is in the middle is kept.
+    """
     out.mkdir(parents=True, exist_ok=True)
     paths = [out / f"{prompt}.{method}.jsonl.gz" for prompt in prompts for method in methods]
     for i, path in enumerate(paths):
@@ -37,7 +41,9 @@ def record(
         progress(i / len(paths), f"{prompt}, {method}")
         half = path.with_name("partial." + path.name)
         try:
-            list(trace.write(half, run(target, prompts[prompt], method, sampling, baseline=sampling.max_new)))
+            runs = [list(run(target, prompts[prompt], method, sampling, baseline=sampling.max_new)) for _ in range(repeats)]
+            runs.sort(key=lambda records: sum(metrics.elapsed(r) for r in records if r["type"] == "round"))
+            list(trace.write(half, runs[repeats // 2]))
             half.rename(path)
         finally:
             half.unlink(missing_ok=True)
@@ -51,6 +57,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--max-new", type=int, default=48)
     parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--repeats", type=int, default=3, help="runs of which the middle one by its time is kept")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--target", default=None, help="folder or hub id (default: the small default target)")
     parser.add_argument("--dtype", default="auto")
@@ -61,7 +68,7 @@ def main() -> None:
     with stopping():
         target = Target(load_model(args.target, dtype=args.dtype, device=args.device))
         with Progress("recording") as progress:
-            paths = record(target, prompts, args.out, sampling, tuple(args.methods), progress)
+            paths = record(target, prompts, args.out, sampling, tuple(args.methods), progress, args.repeats)
     print(f"{len(paths)} runs, {sum(path.stat().st_size for path in paths) / 1e6:.1f} MB in {args.out}")
 
 

@@ -604,7 +604,7 @@ def test_the_words_of_the_view_are_all_used():
     """Every string of the view is named by its script, in full or by the stem that a value completes."""
     code = (ASSETS / "fair.js").read_text(encoding="utf-8")
     stems = {f"fair_{name}" for name in re.findall(r"fair_([a-z_0-9]+)", code)}
-    stems |= {f"fair_{name}" for name in re.findall(r'choiceOf\(tongue, "(\w+)"', code)} | {
+    stems |= {f"fair_{name}" for name in re.findall(r'choiceOf\(R, tongue, "(\w+)"', code)} | {
         "fair_temperature",
         "fair_top_k",
         "fair_top_p",

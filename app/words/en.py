@@ -6,7 +6,7 @@ WORDS = {
     "title": "# SpecScope\nA small model guesses. A big model checks all the guesses at once. Watch every guess, every "
     "check and every millisecond of a real run. [Try your own prompt](#try)",
     "language": "Language",
-    "try": "## Try it yourself",
+    "try": "## Try it yourself\n\nWhat stands here is for your next run.",
     "prompt": "Prompt",
     "prompt_hint": "Ask for something. Ctrl + Enter runs it.",
     "examples": "Examples",
@@ -41,7 +41,7 @@ WORDS = {
     "seed_info": "The same seed repeats the same draws.",
     "max_new": "Longest answer, in tokens",
     "advanced": "Advanced: the rule, top-k, min-p",
-    "rule": "When is a guess kept?",
+    "rule": "When is a guess accepted?",
     "rule_exact": "exact\nWith chance min(1, p / q). Lossless.",
     "rule_match": "match\nIf the big model's own draw is the same token. Lossless.",
     "rule_tolerance": "tolerance\nIf the guesser is not much more sure than the big model. Lossy: changes the text.",
@@ -73,7 +73,7 @@ WORDS = {
     "state_convert": "Converting the weights, once. This takes about half a minute.",
     "state_repair": "The stored weights are damaged; fetching them again.",
     "state_load": "Loading the model.",
-    "state_ready": "Ready: {name} on {device} in {dtype}.",
+    "state_ready": "Ready. The big model: {name} on {device} in {dtype}.",
     "state_failed": "The engine could not start: {reason}",
     "state_queue": "Busy with another visitor's run. You are number {place} in line.",
     "state_reading": "Reading the prompt: {done} of {total} tokens.",
@@ -125,20 +125,20 @@ WORDS = {
     "slot_own": "target's own",
     "slot_none": "no guess",
     "slot_empty": "empty",
-    "fate_kept": "kept",
+    "fate_kept": "accepted",
     "fate_rejected": "rejected",
     "fate_not_reached": "not reached",
-    "fate_correction": "fixed",
+    "fate_correction": "correction",
     "fate_bonus": "bonus",
     "fate_plain": "written",
     "fate_guess": "guessed",
     "fate_checking": "checking",
     "legend_kept": "guessed by the drafter, confirmed",
-    "legend_rejected": "guessed, refused by the target",
-    "legend_not_reached": "behind a refusal, never judged",
+    "legend_rejected": "guessed, rejected by the target",
+    "legend_not_reached": "behind a rejection, never judged",
     "legend_correction": "the target's own token instead",
     "legend_bonus": "the target's own token, on top",
-    "legend_chance": "bar: chance to be kept; dot: the draw. Dot inside the bar: kept",
+    "legend_chance": "bar: chance to be accepted; dot: the draw. Dot inside the bar: accepted",
     "odds": "chance {chance}\ndraw {draw}",
     "odds_chance": "chance {chance}",
     "ms_draft": "draft",
@@ -154,8 +154,8 @@ WORDS = {
     "define_hint": "Point at a number to read what it is made of.",
     "define_nothing": "Nothing counted yet.",
     "define_per_pass": "Committed tokens / target passes = {tokens} / {passes}. Plain decoding has 1.",
-    "define_accepted": "Guesses kept / guesses tested = {accepted} / {tested}. Of {drafted} guesses, those behind a "
-    "refusal were never tested.",
+    "define_accepted": "Guesses accepted / guesses tested = {accepted} / {tested}. Of {drafted} guesses, those "
+    "behind a rejection were never tested.",
     "define_speed": "Tokens after the prompt was read / engine time for them = {tokens} / {seconds} s.",
     "define_plain": "The same model without guesses, same prompt, same machine: {tokens} tokens in {seconds} s.",
     "define_plain_later": "Measured when the run has ended, on the same prompt.",
@@ -173,71 +173,70 @@ WORDS = {
     "path_step": "Chapter {at} of {of}",
     "path_look": "Look below ↓",
     "path_done": "done",
-    "path_missing": "(The recording that this chapter speaks of is not here: the numbers are those of the run in view.)",
+    "path_missing": "(The recording that this chapter speaks of is not here: the numbers are those of the run in "
+    "view.)",
     "path_back": "Back",
     "path_next": "Next",
     "path_first": "One big model, many guesses",
-    "path_first_text": "A small {term_drafter} guesses {k} tokens. The big model, the {term_target}, checks all of them in "
-    "one {term_pass}. So "
-    "far {passes|pass|passes} gave {tokens|token|tokens}; alone it would have needed one pass for each.",
+    "path_first_text": "A small {term_drafter} guesses {k} tokens. The big model, the {term_target}, checks all of "
+    "them in one {term_pass}. So far {passes|pass|passes} gave {tokens|token|tokens}; alone it would have needed "
+    "one pass for each.",
     "path_why": "Why guess at all?",
-    "path_why_text": "A language model reads the whole prompt at once ({term_prefill}: {prompt} tokens in the first pass), "
-    "but then it writes one {term_token} per {term_pass}. Every pass fetches all its weights from memory, and that "
-    "fetching, not the arithmetic, takes most of the time. In view is plain decoding: {passes|pass|passes}, "
-    "{tokens|token|tokens}.",
+    "path_why_text": "A language model reads the whole prompt at once ({term_prefill}: {prompt} tokens in the first "
+    "pass), but then it writes one {term_token} per {term_pass}. Every pass fetches all its weights from memory, "
+    "and that fetching, not the arithmetic, takes most of the time. In view is plain decoding: "
+    "{passes|pass|passes}, {tokens|token|tokens}.",
     "path_idea": "Guess cheaply, check in one go",
-    "path_idea_text": "Once the weights are there, a few more rows cost little: this pass checked {rows|row|rows} in {ms} "
-    "ms, plain decoding takes about {one} ms for one. So anything cheap may write a {term_draft}, here the text itself: "
-    "what followed the same words before. {accepted} of {tested} checked guesses were kept; each {term_round} adds a "
-    "{term_correction} or a {term_bonus}.",
+    "path_idea_text": "Once the weights are there, a few more rows cost little: this pass checked {rows|row|rows} "
+    "in {ms} ms, plain decoding takes about {one} ms for one. So anything cheap may write a {term_draft}, here the "
+    "text itself: what followed the same words before. {accepted} of {tested} checked guesses were accepted; each "
+    "{term_round} adds a {term_correction} or a {term_bonus}.",
     "path_model": "A small model as drafter",
-    "path_model_text": "The obvious {term_drafter} is a smaller model with the same tokenizer, so that its ids can be "
-    "checked directly. It writes its "
-    "guesses one after the other, which takes time: {drafting} of this run went into drafting. Kept so far: {accepted} of "
-    "{tested}.",
+    "path_model_text": "The obvious {term_drafter} is a smaller model with the same tokenizer, so that its ids can "
+    "be checked directly. It writes its guesses one after the other, which takes time: {drafting} of this run went "
+    "into drafting. Accepted so far: {accepted} of {tested}.",
     "path_dflash": "DFlash: a whole block at once",
     "path_dflash_text": "DFlash fills a {term_block} of {k} tokens in one go, guided by what the target has already "
-    "computed. That is quick, but no "
-    "guess knows its neighbours, so later ones fit together badly. Compare {term_survival} with {term_conditional} below.",
+    "computed. That is quick, but no guess knows its neighbours, so later ones fit together badly. Compare "
+    "{term_survival} with {term_conditional} below.",
     "path_dspark": "DSpark: a memory of one token, and a feeling for doubt",
-    "path_dspark_text": "DSpark adds two small heads. The {term_markov} corrects each guess by the token before it; the "
-    "{term_confidence} says, before "
-    "the check, how likely each guess is to be kept, so that doubtful ones need not be sent. So far {per_pass} tokens per "
-    "pass.",
+    "path_dspark_text": "DSpark adds two small heads. The {term_markov} corrects each guess by the token before it; "
+    "the {term_confidence} says, before the check, how likely each guess is to be accepted, so that doubtful ones "
+    "need not be sent. So far {per_pass} tokens per pass.",
     "path_verify": "Why the text stays the same",
-    "path_verify_text": "A guess is kept with chance min(1, p / q). After a refusal the target draws from the "
-    "{term_residual}, the part of p that q "
-    "had not covered. Together that gives exactly p: the result is {term_lossless}. Try the wrong rules below and see them "
-    "fail.",
+    "path_verify_text": "Call p the probability that the target gives a token and q the one the drafter gave it. A "
+    "guess is accepted with chance min(1, p / q): always where the target likes it at least as much, else "
+    "sometimes. After a rejection the target draws from the {term_residual}, the part of p that q had not covered. "
+    "Together that gives exactly p: the result is {term_lossless}. Try the wrong rules below and see them fail.",
     "path_pays": "When it pays",
-    "path_pays_text": "Fewer passes are the same on every machine; seconds are not. A draft pays when what it saves is "
-    "worth more than what drafting "
-    "and checking cost, and on a small machine it may not. Below, every method has written the same prompt.",
+    "path_pays_text": "How many passes a run takes is the same on every machine; its seconds are not. A draft pays "
+    "when what it saves is worth more than what drafting and checking cost, and on a small machine it may not. "
+    "Below, every method answers the same prompt.",
     # bets
     "bet_over": "The run is over. Replay it to bet.",
-    "bet_keep_was": "The drafter gave {token} a probability of {q}, the target {p}.",
+    "bet_keep_was": "Guess {place}, {token}: the drafter gave it {q}, the target {p}.",
     "bet_share": "How much of this run went into drafting?",
-    "bet_share_little": "under 10 %",
-    "bet_share_some": "10 to 30 %",
-    "bet_share_much": "over 30 %",
+    "bet_share_little": "under 10\u00a0%",
+    "bet_share_some": "10 to 30\u00a0%",
+    "bet_share_much": "over 30\u00a0%",
     "bet_share_told": "{method} spent {share} of its time on guesses.",
-    "bet_later": "A bet on this run follows as it plays.",
+    "bet_later": "Let the run play ▶: it will ask you to bet.",
     "bet_wait": "Taken. The run will tell.",
     "bet_right": "Right.",
     "bet_wrong": "Not this time.",
-    "bet_keep": "The drafter gave {token} a probability of {q}, the target gives it {p}. Will it be accepted?",
+    "bet_keep": "Guess {place}, {token}: the drafter gave it {q}, the target gives it {p}. Will it be accepted?",
     "bet_keep_yes": "accepted",
     "bet_keep_no": "rejected",
-    "bet_keep_told": "It had a chance of {chance}, the draw was {draw}: {right}.",
+    "bet_keep_told": "Its chance was {chance}, the draw {draw}: {right}.",
     "bet_passes": "How many passes do 20 tokens take this way?",
     "bet_passes_told": "One pass for each token.",
-    "bet_survive": "How many of these {k|guess|guesses} will be kept?",
-    "bet_survive_told": "Kept: {right} of {k}.",
+    "bet_survive": "How many of these {k|guess|guesses} will be accepted?",
+    "bet_survive_told": "Accepted: {right} of {k}.",
     "bet_faster": "Is this run faster than plain decoding on the machine that recorded it?",
     "bet_faster_faster": "faster",
     "bet_faster_slower": "slower",
     "bet_faster_told": "{method}: {ratio} times the speed of plain decoding, {right}.",
-    "bet_falls": "Among guesses that are really tested, is the second kept less often than the first?",
+    "bet_falls": "Among guesses that are really tested, is the second accepted less often than the first?",
     "bet_falls_lower": "less often",
     "bet_falls_higher": "no",
     "bet_falls_told": "First {one}, second {two} (tested {n|time|times}).",
@@ -246,11 +245,11 @@ WORDS = {
     "bet_least_rejected": "rejected",
     "bet_least_not_reached": "not reached",
     "bet_least_told": "It was {right}.",
-    "bet_below": "Is a guess ever kept although the target likes it less than the drafter did?",
+    "bet_below": "Is a guess ever accepted although the target likes it less than the drafter did?",
     "bet_below_never": "never",
     "bet_below_sometimes": "sometimes",
     "bet_below_always": "always",
-    "bet_below_told": "Here {right}: {kept} of {n} such guesses were kept.",
+    "bet_below_told": "Here {right}: {kept} of {n} such guesses were accepted.",
     # terms
     "term_show": "Show me",
     "term_token": "token",
@@ -266,22 +265,23 @@ WORDS = {
     "term_draft": "draft",
     "term_draft_is": "The guessed tokens of one round, before anybody has checked them.",
     "term_bonus": "bonus token",
-    "term_bonus_is": "All guesses were kept, and the same pass has already told what comes next: one more token, for "
-    "nothing.",
+    "term_bonus_is": "All guesses were accepted, and the same pass has already told what comes next: one more "
+    "token, for nothing.",
     "term_correction": "correction",
-    "term_correction_is": "The target's own token in the place of the first refused guess.",
+    "term_correction_is": "The target's own token in the place of the first rejected guess.",
     "term_prefill": "prefill",
     "term_prefill_is": "Reading the prompt: all its tokens go through the model at once.",
     "term_block": "block",
     "term_block_is": "All guesses of a round, made in one go from masks.",
     "term_survival": "survival",
-    "term_survival_is": "How often a round keeps everything up to this place.",
+    "term_survival_is": "How often a round accepts everything up to this place.",
     "term_conditional": "conditional acceptance",
-    "term_conditional_is": "How often a guess is kept when it is really tested, that is, when all before it were kept.",
+    "term_conditional_is": "How often a guess is accepted when it is really tested, that is, when all before it "
+    "were accepted.",
     "term_markov": "Markov head",
     "term_markov_is": "A small table that shifts the chances of a guess by the token just before it.",
     "term_confidence": "confidence head",
-    "term_confidence_is": "Says, before the check, how likely a guess is to be kept if those before it are.",
+    "term_confidence_is": "Says, before the check, how likely a guess is to be accepted if those before it are.",
     "term_residual": "residual",
     "term_residual_is": "What is left of p after the part that q covers is taken away, scaled up to 1.",
     "term_lossless": "lossless",
@@ -300,12 +300,17 @@ WORDS = {
     "lane_per_pass": "tokens per pass",
     "lane_seconds": "seconds",
     "lanes_same": "At temperature 0 all {n} methods wrote the same text, token for token.",
-    "lanes_parted": "{method} parts from plain decoding at token {at}, where the two best logits are {gap} apart ({dtype} "
-    "counts in steps of {epsilon} around 1).",
-    "lanes_passes_won": "Most tokens per pass: {method} with {per_pass}. In seconds, "
-    "against plain decoding in these recordings:",
-    "lanes_faster": "{method} {ratio} times its speed, faster;",
-    "lanes_slower": "{method} {ratio} times its speed, slower;",
+    "lanes_parted": "{method} parts from plain decoding at token {at}, where the target's two best logits are {gap} "
+    "apart.",
+    "lanes_parted_why": "The rule is lossless; but in {dtype} a pass over several rows rounds a little differently "
+    "from a pass over one, and between two tokens that are all but tied this decides. In float32 it is rare.",
+    "lanes_passes_won": "Most tokens per pass: {method} with {per_pass}. Speed in seconds, in these recordings, "
+    "plain decoding being 1:",
+    "lanes_faster": "{method} {ratio}, faster",
+    "lanes_even": "{method} {ratio}, though it saved no pass: so far the machine's own times vary",
+    "lanes_next": "; ",
+    "lanes_end": ". ",
+    "lanes_slower": "{method} {ratio}, slower",
     # the player
     "player_round_back": "Back to the end of the round before",
     "player_token_back": "One step back",
@@ -350,24 +355,27 @@ WORDS = {
     "decay_title": "How far do guesses hold?",
     "decay_survival": "survival",
     "decay_conditional": "conditional",
-    "decay_survival_note": "Rounds that kept everything up to this guess, of all that had one here. Whiskers: 95 %.",
-    "decay_conditional_note": "Guesses kept here, of those really tested here: whoever got this far. Whiskers: 95 %.",
+    "decay_survival_note": "Rounds that accepted everything up to this guess, of all that had one here. Whiskers: "
+    "95\u00a0%.",
+    "decay_conditional_note": "Guesses accepted here, of those really tested here: whoever got this far. Whiskers: "
+    "95\u00a0%.",
     "decay_empty": "Nothing was guessed yet.",
     "sure_title": "How sure is the drafter?",
-    "sure_note": "Dots: the chance the drafter gives each guess before the check. Dashed: that all up to here are kept.",
+    "sure_note": "Dots: the chance the drafter gives each guess before the check. Dashed: that all up to here are "
+    "accepted.",
     "sure_none": "This drafter does not say how sure it is.",
     # one sentence per round
     "sentence_start": "A small model guesses. A big model checks all the guesses at once.",
     "sentence_prompt": "Round {round}: the target read the prompt ({rows|token|tokens}) in one go and wrote its first "
     "token, {own}.",
     "sentence_plain": "Round {round}: nothing was guessed, so one pass of the target gave one token, {own}.",
-    "sentence_all": "Round {round}: the target kept {kept} of {drafted|guess|guesses} and added {own} of its own. One pass "
-    "gave {tokens} tokens; alone it would have given 1.",
-    "sentence_rejected": "Round {round}: of {drafted|guess|guesses} the target kept {kept}, then refused {refused} (chance "
-    "{chance}, draw {draw}) and wrote {own} instead. One pass gave {tokens|token|tokens}.",
-    "sentence_differs": "Round {round}: of {drafted|guess|guesses} the target kept {kept}; where {refused} was guessed it "
-    "chose {own} itself. One pass gave {tokens|token|tokens}.",
-    "sentence_ended": "Round {round}: the target kept {kept} of {drafted|guess|guesses}.",
+    "sentence_all": "Round {round}: the target accepted {kept} of {drafted|guess|guesses} and added {own} of its "
+    "own. One pass gave {tokens} tokens; alone it would have given 1.",
+    "sentence_rejected": "Round {round}: of {drafted|guess|guesses} the target accepted {kept}, then rejected "
+    "{refused} (chance {chance}, draw {draw}) and wrote {own} instead. One pass gave {tokens|token|tokens}.",
+    "sentence_differs": "Round {round}: of {drafted|guess|guesses} the target accepted {kept}; where {refused} was "
+    "guessed it chose {own} itself. One pass gave {tokens|token|tokens}.",
+    "sentence_ended": "Round {round}: the target accepted {kept} of {drafted|guess|guesses}.",
     "note_no_match": "The last words occur nowhere earlier in the text.",
     "note_draft_context": "The text has grown too long for the drafter.",
     "note_last_token": "Only one token was still wanted.",
@@ -383,7 +391,7 @@ WORDS = {
     "pinned": "pinned, Esc unpins",
     "fact_p": "p: target",
     "fact_q": "q: drafter",
-    "fact_ratio": "chance to be kept",
+    "fact_ratio": "chance to be accepted",
     "fact_u": "draw u",
     "fact_confidence": "confidence, before the check",
     "fact_bias": "Markov head's bias",
@@ -415,30 +423,29 @@ WORDS = {
     "fair_preset_equal": "p = q",
     "fair_preset_spike": "q bets on one token",
     "fair_settings_on": "The settings on the right are at work; put them back to edit the numbers.",
-    "fair_overlap": "The filled middle is the overlap, min(p, q) summed over all tokens: {overlap}. That is the chance that "
-    "this slot's guess is kept, before its token is drawn.",
-    "fair_overlap_other": "The filled middle is the overlap, min(p, q) summed over all tokens: {overlap}. Under the rule "
-    "exact "
-    "that would be the chance that this slot's guess is kept; this run used another rule.",
+    "fair_overlap": "The filled middle is the overlap, min(p, q) summed over all tokens: {overlap}. That is the "
+    "chance that this slot's guess is accepted, before its token is drawn.",
+    "fair_overlap_other": "The filled middle is the overlap, min(p, q) summed over all tokens: {overlap}. Under the "
+    "rule exact that would be the chance that this slot's guess is accepted; this run used another rule.",
     "fair_ruler": "The chance as a hollow bar, the draw u as a needle",
     "fair_chance_exact": "For {token} the chance is min(1, p / q) = min(1, {p} / {q}) = {chance}.",
-    "fair_chance_match": "Under match the target draws first, and {token} is kept if it is that very draw: chance p = "
-    "{chance}.",
-    "fair_chance_tolerance": "Under tolerance the chance is 1 while q exceeds p by little, else 0. For {token}, p = {p} and "
-    "q = {q} give {chance}.",
-    "fair_chance_typical": "Under typical the chance is 1 while p is above a bar that sinks with the target's doubt, else 0. "
-    "For {token}, p = {p} gives {chance}.",
+    "fair_chance_match": "Under match the target draws first, and {token} is accepted if it is that very draw: "
+    "chance p = {chance}.",
+    "fair_chance_tolerance": "Under tolerance the chance is 1 while q exceeds p by little, else 0. For {token}, p = "
+    "{p} and q = {q} give {chance}.",
+    "fair_chance_typical": "Under typical the chance is 1 while p is above a bar that sinks with the target's "
+    "doubt, else 0. For {token}, p = {p} gives {chance}.",
     "fair_chance_none": "For {token} q is 0: the drafter never guesses it.",
-    "fair_u_kept": "The draw u = {u} is below it: kept.",
-    "fair_u_rejected": "The draw u = {u} is not below it: refused.",
-    "fair_u_not_reached": "An earlier guess was refused, so nothing was drawn for this one.",
-    "fair_u_match_kept": "It was: kept.",
-    "fair_u_match_rejected": "It was not: refused.",
+    "fair_u_kept": "The draw u = {u} is below it: accepted.",
+    "fair_u_rejected": "The draw u = {u} is not below it: rejected.",
+    "fair_u_not_reached": "An earlier guess was rejected, so nothing was drawn for this one.",
+    "fair_u_match_kept": "It was: accepted.",
+    "fair_u_match_rejected": "It was not: rejected.",
     "fair_again": "Draw again",
     "fair_again_many": "100 times",
     "fair_again_none": "New draws for this same chance are made here, in the browser; they are no part of the run.",
-    "fair_again_tally": "Redrawn here, not part of the run: kept {kept} of {n}. In 95 of 100 such series it is {low} to "
-    "{high}.",
+    "fair_again_tally": "Redrawn here, not part of the run: accepted {kept} of {n}. In 95 of 100 such series it is "
+    "{low} to {high}.",
     "fair_part": "Go deeper",
     "fair_part_left": "What is left",
     "fair_part_draws": "A thousand draws",
@@ -449,29 +456,29 @@ WORDS = {
     "fair_step_2": "2 subtract",
     "fair_step_3": "3 scale up",
     "fair_step_4": "4 draw",
-    "fair_left_title": "After a refusal: from p to the target's own token",
-    "fair_left_1": "The bars are p. The filled part is the overlap: guesses that are kept already deliver that much of every "
-    "token. The rest must come from refusals.",
-    "fair_left_1_sum": "The bars are p. Kept guesses already deliver the filled overlap, {overlap} in all. The hollow rest, "
-    "{mass} in all, must come from refusals.",
+    "fair_left_title": "After a rejection: from p to the target's own token",
+    "fair_left_1": "The bars are p. The filled part is the overlap: guesses that are accepted already deliver that "
+    "much of every token. The rest must come from rejections.",
+    "fair_left_1_sum": "The bars are p. Accepted guesses already deliver the filled overlap, {overlap} in all. The "
+    "hollow rest, {mass} in all, must come from rejections.",
     "fair_left_2": "The overlap is subtracted; (p − q) stays where it is positive. The subtracted part and what is "
     "left make p "
     "again.",
-    "fair_left_2_sum": "The overlap is subtracted; (p − q) stays where it is positive. For {token}: {core} + {left} = {p}, "
-    "so both roads together give exactly p.",
+    "fair_left_2_sum": "The overlap is subtracted; (p − q) stays where it is positive. For {token}: {core} + {left} "
+    "= {p}, so both roads together give exactly p.",
     "fair_left_3": "Divided by its sum, what is left is a law again.",
-    "fair_left_3_sum": "A refusal happens with chance {mass}. What is left is divided by that, and is a law again: it "
-    "sums to 1.",
+    "fair_left_3_sum": "A rejection happens with chance {mass}. What is left is divided by that, and is a law "
+    "again: it sums to 1.",
     "fair_left_4": "One draw from it, u = {u}, is the token that is written: {token}.",
     "fair_left_4_toy": "One draw from it, made here, u = {u}: {token} is written. Press 4 again for another.",
-    "fair_left_nothing": "p and q are the same here: nothing is left, and nothing is ever refused.",
-    "fair_left_kept": "This guess was kept, so nothing had to be repaired. A refused guess shows the repair, and so does the "
-    "small pair.",
-    "fair_left_not_reached": "This guess was never judged, so nothing had to be repaired. A refused guess shows the "
+    "fair_left_nothing": "p and q are the same here: nothing is left, and nothing is ever rejected.",
+    "fair_left_kept": "This guess was accepted, so nothing had to be repaired. A rejected guess shows the repair, "
+    "and so does the small pair.",
+    "fair_left_not_reached": "This guess was never judged, so nothing had to be repaired. A rejected guess shows the "
     "repair, and "
     "so does the small pair.",
-    "fair_left_rule": "Under this run's rule a refusal leaves p as it is; only the rule exact repairs it. The small pair "
-    "shows how.",
+    "fair_left_rule": "Under this run's rule a rejection leaves p as it is; only the rule exact repairs it. The "
+    "small pair shows how.",
     "fair_left_absent": "The run ended here without a token of the target's own.",
     # ... a thousand draws
     "fair_rule": "Rule",
@@ -483,18 +490,20 @@ WORDS = {
     "fair_rule_spike": "likeliest guess, q = 1",
     "fair_rule_tolerance": "tolerance",
     "fair_rule_typical": "typical",
-    "fair_rule_resample": "after a refusal, draw from p",
-    "fair_rule_argmax": "after a refusal, take the best",
+    "fair_rule_resample": "after a rejection, draw from p",
+    "fair_rule_argmax": "after a rejection, take the best",
     "fair_rule_greedy": "likeliest guess, soft q",
-    "fair_told_exact": "Kept with chance min(1, p / q); after a refusal the token is drawn from what is left of p.",
-    "fair_told_match": "The target draws from p; the guess is kept if it is that token, and else the draw itself stands.",
-    "fair_told_spike": "The drafter always guesses its likeliest token and says so, q = 1: kept with chance p, else "
-    "crossed out "
+    "fair_told_exact": "Accepted with chance min(1, p / q); after a rejection the token is drawn from what is left "
     "of p.",
-    "fair_told_tolerance": "Kept unless q exceeds p by more than a margin; after a refusal drawn from p.",
-    "fair_told_typical": "Kept if p is high enough for how unsure the target is; after a refusal drawn from p.",
-    "fair_told_resample": "After a refusal a fresh token from p. But kept guesses have already delivered their share of p.",
-    "fair_told_argmax": "After a refusal the target's likeliest token. That token comes out too often.",
+    "fair_told_match": "The target draws from p; the guess is accepted if it is that token, and else the draw "
+    "itself stands.",
+    "fair_told_spike": "The drafter always guesses its likeliest token and says so, q = 1: accepted with chance p, "
+    "else crossed out of p.",
+    "fair_told_tolerance": "Accepted unless q exceeds p by more than a margin; after a rejection drawn from p.",
+    "fair_told_typical": "Accepted if p is high enough for how unsure the target is; after a rejection drawn from p.",
+    "fair_told_resample": "After a rejection a fresh token from p. But accepted guesses have already delivered "
+    "their share of p.",
+    "fair_told_argmax": "After a rejection the target's likeliest token. That token comes out too often.",
     "fair_told_greedy": "The drafter always guesses its likeliest token, but is judged as if it had drawn it from q.",
     "fair_draw": "Draw {n}",
     "fair_draw_busy": "drawing",
@@ -507,11 +516,10 @@ WORDS = {
     "fair_col_drawn": "drawn",
     "fair_col_p": "p",
     "fair_col_law": "rule gives",
-    "fair_draws_legend": "Bars: what comes out, kept guesses in the drafter's ink, the target's own in the target's. Box: "
-    "where 99 of "
-    "100 honest series stay with every bar. Line: p.",
-    "fair_draws_told": "{n|draw|draws}: distance from p {tv}; chance alone gives about {noise}. Kept at once: {kept} "
-    "({share}); this rule keeps {chance}.",
+    "fair_draws_legend": "Bars: what comes out, accepted guesses in the drafter's ink, the target's own in the "
+    "target's. Box: where 99 of 100 honest series stay with every bar. Line: p.",
+    "fair_draws_told": "{n|draw|draws}: distance from p {tv}; chance alone gives about {noise}. Accepted at once: "
+    "{kept} ({share}); this rule accepts {chance}.",
     "fair_inside": "Every bar stays in its box: nothing tells this from the target alone.",
     "fair_outside": "A bar leaves its box: this is not the target's law any more.",
     # ... settings first
@@ -522,13 +530,12 @@ WORDS = {
     "fair_settings_reset": "Put them back",
     "fair_before": "Before: what the models think",
     "fair_after": "After the settings: what decides",
-    "fair_settings_run": "This run has temperature {temperature}, top-k {k}, top-p {top}. They act on both sides first; p "
-    "and q "
-    "are what comes out.",
+    "fair_settings_run": "This run has temperature {temperature}, top-k {k}, top-p {top}. They act on both sides "
+    "first; p and q are what comes out.",
     "fair_settings_toy": "Temperature, top-k and top-p act on both sides first. p and q are what comes out.",
-    "fair_settings_zero": "At temperature 0 both sides are one spike. The chance is 1 where they agree and 0 everywhere "
-    "else.",
-    "fair_settings_cut": "For {tokens} p is now 0: a guess of it is never kept.",
+    "fair_settings_zero": "At temperature 0 both sides are one spike. The chance is 1 where they agree and 0 "
+    "everywhere else.",
+    "fair_settings_cut": "For {tokens} p is now 0: a guess of it is never accepted.",
     "bad_law_size": "{name} must be a list of {least} to {most} numbers.",
     "bad_law_entry": "{name} holds {given}; every entry must be a number from 0 to 1.",
     "bad_law_sum": "{name} sums to {given}; its numbers must sum to 1.",
@@ -537,7 +544,7 @@ WORDS = {
     "view_count": "Counting",
     "fate_pruned": "cut",
     "count_title": "What became of the guesses?",
-    "count_judged": "Of {drafted|guess|guesses} the target tested {tested}: {kept} kept, {rejected} rejected. "
+    "count_judged": "Of {drafted|guess|guesses} the target tested {tested}: {kept} accepted, {rejected} rejected. "
     "{not_reached} stood behind a rejection and were never judged: not wrong, just not asked. A match there counts for "
     "nothing.",
     "count_nothing": "Nothing was guessed so far, so there is nothing to count.",
@@ -545,10 +552,10 @@ WORDS = {
     "count_row_check": "checks a guess",
     "count_row_free": "nothing to check",
     "count_row_none": "not used",
-    "count_bonus": "{k|guess makes|guesses make} {rows} rows in one pass: one before each guess, to check it, and one "
-    "behind the last. That last row has nothing to check, so if all guesses hold, its token comes free: the bonus ★. Of "
-    "{rounds|round|rounds} with guesses so far, {bonuses} got one; {fixes} wrote a fix ↩ in the row of the refused guess. "
-    "Hence one pass can give up to {rows} tokens.",
+    "count_bonus": "{k|guess makes|guesses make} {rows} rows in one pass: one before each guess, to check it, and "
+    "one behind the last. That last row has nothing to check, so if all guesses hold, its token comes free: the "
+    "bonus ★. Of {rounds|round|rounds} with guesses so far, {bonuses} got one; {fixes} wrote a correction ↩ in the "
+    "row of the rejected guess. Hence one pass can give up to {rows} tokens.",
     "count_waste": "Of {all|row|rows} computed for checking, {wasted} gave no token: {share} of that work was in vain.",
     "count_waste_none": "No rows were computed for checking yet.",
     "count_meanings": "One run, five “acceptance rates”",
@@ -557,98 +564,106 @@ WORDS = {
     "count_head_value": "Value",
     "count_head_who": "Who means this",
     "rate_drafted": "accepted of drafted",
-    "rate_drafted_is": "guesses kept / guesses made",
-    "rate_drafted_who": "The “draft acceptance rate” in the logs of vLLM. Falls when k grows, for no fault of the drafter.",
+    "rate_drafted_is": "guesses accepted / guesses made",
+    "rate_drafted_who": "The “draft acceptance rate” in the logs of vLLM. Falls when k grows, for no fault of the "
+    "drafter.",
     "rate_tested": "accepted of tested",
-    "rate_tested_is": "guesses kept / guesses judged",
+    "rate_tested_is": "guesses accepted / guesses judged",
     "rate_tested_who": "The α of Leviathan's formula: the chance of a guess that is judged at all.",
     "rate_conditional": "mean over positions",
-    "rate_conditional_is": "kept / tested at each position, averaged",
-    "rate_conditional_who": "The DSpark paper plots it by position; a confidence head predicts it. Few late tests weigh as "
-    "much as many early ones.",
+    "rate_conditional_is": "accepted / tested at each position, averaged",
+    "rate_conditional_who": "The DSpark paper plots it by position; a confidence head predicts it. Few late tests "
+    "weigh as much as many early ones.",
     "rate_length": "tokens per pass",
     "rate_length_is": "all tokens / target passes",
-    "rate_length_who": "“Mean acceptance length” in vLLM and llama.cpp, “compression ratio” in EAGLE: with the target's "
-    "own token. Here the prompt's pass counts too.",
-    "rate_kept": "guesses kept per pass",
-    "rate_kept_is": "guesses kept / target passes",
-    "rate_kept_who": "The same without the target's own token: what vLLM's rates by position add up to. Never more than k.",
+    "rate_length_who": "“Mean acceptance length” in vLLM and llama.cpp, “compression ratio” in EAGLE: with the "
+    "target's own token. Here the prompt's pass counts too.",
+    "rate_kept": "guesses accepted per pass",
+    "rate_kept_is": "guesses accepted / target passes",
+    "rate_kept_who": "The same without the target's own token: what vLLM's rates by position add up to. Never more "
+    "than k.",
     "count_first": "Only the first guesses offered",
     "count_moved": "What if fewer had been guessed?",
-    "count_moved_note": "Bars: kept of tested at each position; they stand still. Dots: accepted of drafted if guessing "
-    "had stopped there.",
-    "count_worth": "With the first {first|guess|guesses} of each round: accepted of drafted {accepted} / {drafted} = "
-    "{rate}, tokens per pass {tokens} / {passes} = {length}. Guess {first} was kept in {hits} of {n|round|rounds} that had "
-    "one, so it is worth {share} tokens.",
-    "count_worth_chain": "Exact for these rounds: in a chain no guess depends on later ones. A real run would start its "
-    "later rounds elsewhere.",
-    "count_worth_tree": "Down to that depth of the tree; not exact, because a smaller tree would have been grown otherwise.",
+    "count_moved_note": "Bars: accepted of tested at each position; they stand still. Dots: accepted of drafted if "
+    "guessing had stopped there.",
+    "count_worth": "With the first {first|guess|guesses} of each round: accepted of drafted {accepted} / {drafted} "
+    "= {rate}, tokens per pass {tokens} / {passes} = {length}. Guess {first} was accepted in {hits} of "
+    "{n|round|rounds} that had one, so it is worth {share} tokens.",
+    "count_worth_chain": "Exact for these rounds: in a chain no guess depends on later ones. A real run would start "
+    "its later rounds elsewhere.",
+    "count_worth_tree": "Down to that depth of the tree; not exact, because a smaller tree would have been grown "
+    "otherwise.",
     "count_scatter": "Does a high rate mean many tokens per pass?",
-    "count_scatter_note": "Up: tokens per pass, at temperature 0. A method that seldom dares to guess is seldom wrong, and "
-    "gains little. Ringed: this run, with its own prompt and settings.",
-    "count_silent": "In this run nothing was guessed in {silent} of {passes|pass|passes}. Such rounds lower no rate, only "
-    "tokens per pass.",
+    "count_scatter_note": "Up: tokens per pass, at temperature 0. A method that seldom dares to guess is seldom "
+    "wrong, and gains little. Ringed: this run, with its own prompt and settings.",
+    "count_silent": "In this run nothing was guessed in {silent} of {passes|pass|passes}. Such rounds lower no "
+    "rate, only tokens per pass.",
     "fade_series_run": "this run",
     "fade_series_quoted": "an example from a server log (quoted)",
-    "fade_quoted_survival": "Quoted, not measured here: vLLM issue 48892, MTP with 8 guesses, gsm8k, temperature 0. Does "
-    "this drafter get worse? Switch to “conditional”.",
+    "fade_quoted_survival": "Quoted, not measured here: vLLM issue 48892, MTP with 8 guesses, gsm8k, temperature 0. "
+    "Does this drafter get worse? Switch to “conditional”.",
     "fade_quoted_conditional": "The same log, each share over its left neighbour: the drafter even gets better. Only "
     "survival falls. Quoted: vLLM issue 48892.",
-    "collision_title": "A guess for another token",
-    "collision_nothing": "Nothing was refused so far.",
-    "collision_never": "Here every guess knew the tokens before it (or was copied), so no guess could be meant for another "
-    "one.",
-    "collision_none": "{refused|guess was|guesses were} refused so far; none of them fits the rule below.",
-    "collision_found": "A block guesses every place at once, for all that may stand before it. Of "
-    "{refused|refused guess|refused guesses}, {hits} may have been meant for another token before it:",
-    "collision_place": "Round {round}: guess {before} could have been {taken} ({had}) or {other} ({chance}); guess {slot}, "
-    "{token}, was made for both ({meant}). After {again} the target gives it {given}.",
-    "collision_rule": "Rule: the block by itself gave the refused token at least {meant}; behind the token that really "
-    "stands there the target gives it less than {given}; the drafter gave another token there at least {other}.",
+    "collision_title": "Two continuations in one block",
+    "collision_nothing": "Nothing was rejected so far.",
+    "collision_never": "Here every guess knew the tokens before it (or was copied), so no guess could be meant for "
+    "another one.",
+    "collision_none": "A block fills every place at once. Where it could begin “of course” or “no problem”, it may "
+    "write “of problem”. Of {refused|rejected guess|rejected guesses} so far none is counted as such.",
+    "collision_found": "A block fills every place at once. Where it could begin “of course” or “no problem”, it may "
+    "write “of problem”. Of {refused|rejected guess|rejected guesses}, {hits} may have continued another token than "
+    "the one before it:",
+    "collision_place": "Round {round}: guess {before} could have been {taken} ({had}) or {other} ({chance}); guess "
+    "{slot}, {token}, was made for both ({meant}). After {again} the target gives it {given}.",
+    "collision_rule": "Counted: a rejected guess to which the block by itself gave at least {meant} and the target, "
+    "behind the token before it, less than {given}; and before it the block gave another token at least {other}.",
     "head_title": "The same block, Markov head on and off",
     "head_on": "on",
     "head_off": "off",
     "head_row_off": "head off: probability",
     "head_row_on": "head on: probability",
     "head_row_drawn": "guess, and what the head adds",
-    "head_told": "Each place is told which token stands before it: an arrow with what the head adds to the guess, in log "
-    "units. {changes} of {places} favourites changed, at guess {slots}.",
-    "head_same": "Each place is told which token stands before it: an arrow with what the head adds to the guess, in log "
-    "units. Here all {places} favourites stayed the same.",
-    "head_told_off": "The {places} favourites of the backbone alone: no place knows the token before it, every bias is 0.",
+    "head_told": "Each place is told which token stands before it: an arrow with what the head adds to the guess, "
+    "in log units. {changes} of {places} favourites changed, at guess {slots}.",
+    "head_same": "Each place is told which token stands before it: an arrow with what the head adds to the guess, "
+    "in log units. Here all {places} favourites stayed the same.",
+    "head_told_off": "The {places} favourites of the backbone alone: no place knows the token before it, every bias "
+    "is 0.",
     "head_nothing": "In this round nothing was guessed yet.",
     "head_absent": "The Markov head was switched off in this run: the block is as the backbone guessed it.",
     "head_never": "This method has no Markov head. DSpark has one.",
     "methods_title": "Every method on the same prompts",
     "methods_first": "guess 1: {share} ({hits}/{n})",
     "methods_tail": "guesses 2–{last}: {share} ({hits}/{n})",
-    "methods_note": "{prompts|prompt|prompts}, counted together, same axes. First skill against tail: does a drafter start "
-    "well, or hold well? Pale: fewer than 20 cases.",
+    "methods_note": "{prompts|prompt|prompts}, counted together, same axes. First skill against tail: does a "
+    "drafter start well, or hold well? Pale: fewer than 20 cases.",
     "sure_threshold": "Least confidence",
     "sure_held": "not sent",
     "sure_cut": "In this run so far {held} of {drafted|guess|guesses} would not have been sent; {lost} of {accepted} "
     "accepted ones would be lost. Checked rows without a token: {before} of {all} before, {wasted} of {rows} then.",
     "sure_cut_nothing": "Nothing was guessed so far.",
-    "sure_exact": "Counted, not estimated: this run sent every guess, so the trace knows what became of each. A real run "
-    "would start its later rounds elsewhere.",
-    "sure_from": "This run itself held back guesses below {sent}; what they would have become is unknown, and they are not "
-    "counted here.",
+    "sure_exact": "Counted, not estimated: this run sent every guess, so the trace knows what became of each. A "
+    "real run would start its later rounds elsewhere.",
+    "sure_from": "This run itself held back guesses below {sent}; what they would have become is unknown, and they "
+    "are not counted here.",
     "sure_below": "This run itself held back guesses below {sent}: for a lower threshold the trace knows nothing, so "
     "nothing changes here.",
     "sure_reliable": "Can it be believed?",
     "sure_position": "Which guesses",
     "sure_all": "all guesses",
     "sure_reliable_nothing": "No guess with a confidence was tested yet.",
-    "sure_reliable_little": "{n|tested guess|tested guesses}: that is little, the points still jump. On the dashed line, "
-    "60 % sure would mean 60 % kept. Numbers below: guesses per bin.",
-    "sure_reliable_note": "{n|tested guess|tested guesses}. On the dashed line, 60 % sure means 60 % kept; above it the "
-    "drafter is too modest, below it too bold. Numbers below: guesses per bin.",
+    "sure_reliable_little": "{n|tested guess|tested guesses}: that is little, the points still jump. On the dashed "
+    "line, 60\u00a0% sure would mean 60\u00a0% accepted. Numbers below: guesses per bin.",
+    "sure_reliable_note": "{n|tested guess|tested guesses}. On the dashed line, 60\u00a0% sure means 60\u00a0% "
+    "accepted; above it the drafter is too modest, below it too bold. Numbers below: guesses per bin.",
     "sure_ece": "ECE",
     "sure_ece_is": "mean distance from the line",
     "sure_brier": "Brier",
     "sure_brier_is": "mean squared error",
     "sure_auroc": "AUROC",
-    "sure_auroc_is": "a kept one ranks above a rejected one",
+    "sure_axis_came": "share accepted",
+    "sure_axis_said": "confidence",
+    "sure_auroc_is": "an accepted one ranks above a rejected one",
     # links, files, the log
     "own_name": "English",
     "legend_signs": "signs for spaces, line breaks and bytes; press to show or hide",
@@ -720,34 +735,30 @@ WORDS = {
     "ways_unread": "not read",
     "ways_unsent": "not sent",
     "ways_count": "{draft|pass|passes} of the drafter and {target|pass|passes} of the target: {tokens|token|tokens}.",
+    "ways_counting": "{draft|pass|passes} of the drafter and {target|pass|passes} of the target: not checked yet.",
     "ways_reading": "(Of the drafter's, {extra} only read new text.)",
-    "ways_told_prompt": "The target reads the prompt. Nothing is guessed yet: its last row already gives the first token.",
+    "ways_told_prompt": "The target reads the prompt. Nothing is guessed yet: its last row already gives the first "
+    "token.",
     "ways_told_unknown": "This trace is from before inputs were recorded. What came out is here; what went in is not "
     "guessed.",
     "ways_told_nobody": "Plain decoding: every token costs one pass of the target over a single new row.",
-    "ways_told_search": "No model runs. The text is searched for an earlier place that reads like its end, and what followed "
-    "there is guessed again, without a pass.",
+    "ways_told_search": "No model runs. The text is searched for an earlier place that reads like its end, and what "
+    "followed there is guessed again, without a pass.",
     "ways_told_none": "Nothing was guessed in this round: it is one of plain decoding.",
-    "ways_told_sequence": "One pass for each guess. The last of {k} stands on {before} of the drafter's own guesses: if "
-    "one is "
-    "wrong, so is all behind it.",
-    "ways_told_block": "Not many steps of denoising: one pass fills all {masks|mask|masks} at once, and no guess sees "
-    "another. "
-    "Features say what the target made of the text, but end before the newest token, which it has not read yet; so that "
-    "token "
-    "goes in as well.",
-    "ways_told_walk": "One pass fills all {masks|mask|masks} at once, from the target's features and the newest token, "
-    "which they "
-    "do not cover yet. Then the Markov head walks over the places: each guess is drawn knowing the one before it, {k|small "
-    "step|small steps} and no pass.",
+    "ways_told_sequence": "One pass for each guess. The last of {k} stands on {before} of the drafter's own "
+    "guesses: if one is wrong, so is all behind it.",
+    "ways_told_block": "Not many steps of denoising: one pass fills all {masks|mask|masks} at once, and no guess "
+    "sees another. Features say what the target made of the text, but end before the newest token, which it has not "
+    "read yet; so that token goes in as well.",
+    "ways_told_walk": "One pass fills all {masks|mask|masks} at once, from the target's features and the newest "
+    "token, which they do not cover yet. Then the Markov head walks over the places: each guess is drawn knowing "
+    "the one before it, {k|small step|small steps} and no pass.",
     "ways_judged_hint": "Point at a guess in the target's strip: what it is judged behind lights up.",
     "ways_judged_none": "There is no guess to judge in this round.",
-    "ways_judged": "Guess {slot} is judged by what the target says behind {n|token|tokens} of text and {m|guess|guesses} "
-    "before "
-    "it. It does not see the other {apart}: a mask hides what is no ancestor, siblings too.",
-    "ways_judged_own": "The target's own token stands behind {n|token|tokens} of text and {m|kept guess|kept guesses}. It "
-    "does "
-    "not see the other {apart}.",
+    "ways_judged": "Guess {slot} is judged by what the target says behind {n|token|tokens} of text and "
+    "{m|guess|guesses} before it. It does not see the other {apart}: a mask hides what is no ancestor, siblings too.",
+    "ways_judged_own": "The target's own token stands behind {n|token|tokens} of text and {m|accepted "
+    "guess|accepted guesses}. It does not see the other {apart}.",
     "ways_cache": "What stays in the target's cache",
     "ways_length": "{n|row|rows}",
     "ways_there": "there",
@@ -760,11 +771,9 @@ WORDS = {
     "ways_story_final": "Of {rows|row|rows} written behind {before}, {kept} stay and {cut} are cut: {after} now. The "
     "token written "
     "last gets its row in the next pass.",
-    "ways_cache_note": "To scale; its whole width is the longest text this run may write. Cutting costs nothing: the "
-    "length goes "
-    "back, and the next pass writes over the rest. A model with a running state instead of rows (recurrent layers) cannot "
-    "cut; "
-    "it has to bring back an older state.",
+    "ways_cache_note": "To scale; its whole width is the longest text this run may write. Cutting costs nothing: "
+    "the length goes back, and the next pass writes over the rest. A model with a running state instead of rows "
+    "(recurrent layers) cannot cut; it has to bring back an older state.",
     "ways_here": "The same text, every method",
     "ways_ask": "Let every method guess here",
     "ways_ask_note": "Runs one round of each method on the engine, behind exactly the text before round {round}.",
@@ -778,8 +787,8 @@ WORDS = {
     "ways_facts": "passes: drafter {draft}, target {target}; {tokens|token|tokens}",
     "ways_and": ", ",
     "ways_prefix": "prefix {prefix}, {n|token|tokens}",
-    "ways_best": "Behind these {n|token|tokens} the most is {tokens|token|tokens} in one pass of the target, by: {methods}. "
-    "Another place may favour another method.",
+    "ways_best": "Behind these {n|token|tokens} the most is {tokens|token|tokens} in one pass of the target, by: "
+    "{methods}. Another place may favour another method.",
     "ways_best_none": "Behind these {n|token|tokens} no method's guess holds: one token a pass, whoever guesses.",
     "ways_map": "The methods there are",
     "ways_head_method": "Method",
@@ -802,12 +811,14 @@ WORDS = {
     "ways_sees_dflash": "The target's features, the newest token and masks; one pass for the block.",
     "ways_sees_dspark": "The same; then a Markov head knows the guess before each one.",
     "ways_sees_medusa": "The target's last feature only: each head guesses one place, and none sees the others.",
-    "ways_sees_exit": "What the target's first layers make of the text and its own guesses; the other layers are skipped.",
+    "ways_sees_exit": "What the target's first layers make of the text and its own guesses; the other layers are "
+    "skipped.",
     "ways_sees_eagle": "The target's last feature and the next token; after that features it predicted itself.",
     "ways_sees_eagle2": "The same, grown into a tree where its own confidence is high.",
-    "ways_sees_eagle3": "Features of three depths fused, and the next token; after that its own output, as in training.",
-    "ways_sees_mtp": "The target's last feature and the next token, through a layer trained along with the target; for more "
-    "guesses its own output goes back in.",
+    "ways_sees_eagle3": "Features of three depths fused, and the next token; after that its own output, as in "
+    "training.",
+    "ways_sees_mtp": "The target's last feature and the next token, through a layer trained along with the target; "
+    "for more guesses its own output goes back in.",
     "ways_runs": "runs here",
     "ways_untrained": "off: no trained weights for {name}",
     "ways_absent": "not in this program yet",
@@ -826,10 +837,10 @@ WORDS = {
     "weights_q4": "Q4_1 weights, dequantised",
     "weights_trained": "trained for {name}, 8-bit rows",
     "slot_reads": "reads the prompt",
-    "card_confidence": "Confidence is the drafter's own word, before the check, on whether the target will keep this "
+    "card_confidence": "Confidence is the drafter's own word, before the check, on whether the target will accept this "
     "guess. q is "
     "something else: how likely the drafter was to guess this token at all.",
-    "fair_show_refusal": "Show the last refusal",
+    "fair_show_refusal": "Show the last rejection",
     "head_units": "The upper rows are favourites with their probability at temperature 1. Below them is what was "
     "guessed: above temperature 0 a "
     "guess is drawn at random, so it need not be the favourite. The number at an arrow is in log units.",

@@ -5,7 +5,7 @@ WORDS = {
     "title": "# SpecScope\n小模型先猜，大模型一次全部核对。真实运行中的每一次猜测、每一次核对、每一毫秒，"
     "都在这里。[换成自己的提示词试试](#try)",
     "language": "语言",
-    "try": "## 自己试一试",
+    "try": "## 自己试一试\n\n这里填的用于你的下一次运行。",
     "prompt": "提示词",
     "prompt_hint": "随便问点什么，按 Ctrl + Enter 运行。",
     "examples": "示例",
@@ -72,7 +72,7 @@ WORDS = {
     "state_convert": "正在转换权重（只需一次），大约半分钟。",
     "state_repair": "存好的权重已损坏，正在重新获取。",
     "state_load": "正在载入模型。",
-    "state_ready": "就绪：{name}，{device}，{dtype}。",
+    "state_ready": "就绪。大模型：{name}，{device}，{dtype}。",
     "state_failed": "引擎无法启动：{reason}",
     "state_queue": "正在为别的访客运行，您排在第 {place} 位。",
     "state_reading": "正在读提示词：{done} / {total} 个 token。",
@@ -153,7 +153,8 @@ WORDS = {
     "define_hint": "指向任一数值，可看到它由什么算出。",
     "define_nothing": "还没有可以计数的内容。",
     "define_per_pass": "写定的 token / 大模型前向次数 = {tokens} / {passes}。普通解码是 1。",
-    "define_accepted": "接受的猜测 / 判定过的猜测 = {accepted} / {tested}。共猜 {drafted} 个，排在被拒者之后的没有判定。",
+    "define_accepted": "接受的猜测 / 判定过的猜测 = {accepted} / {tested}。共猜 {drafted} 个，排在被拒者之后的没有判"
+    "定。",
     "define_speed": "读完提示词之后的 token / 引擎为此所用时间 = {tokens} / {seconds} 秒。",
     "define_plain": "同一模型、同一提示词、同一机器，不作猜测：{seconds} 秒写出 {tokens} 个 token。",
     "define_plain_later": "运行结束后，用同一提示词测量。",
@@ -175,49 +176,46 @@ WORDS = {
     "path_back": "上一章",
     "path_next": "下一章",
     "path_first": "一个大模型，许多猜测",
-    "path_first_text": "小小的{term_drafter}先猜 {k} 个 token，{term_target}用一次{term_pass}全部核对。到目前为止，"
+    "path_first_text": "小模型（{term_drafter}）先猜 {k} 个 token，{term_target}用一次{term_pass}全部核对。到目前为止，"
     "{passes} 次前向写出了 "
     "{tokens} 个 token；若不猜，每个 token 都要一次前向。",
     "path_why": "为什么要猜？",
     "path_why_text": "语言模型可以一口气读完提示词（{term_prefill}：第一次前向计算读了 {prompt} 个 token），之后每次"
-    "{term_pass}只写一个 {term_token}。每次前向都要从内存取来全部权重，时间主要花在取数上，而不是计算上。现在看到的是普通解"
-    "码：{passes} 次前向，{tokens} 个 token。",
+    "{term_pass}只写一个 {term_token}。每次前向都要从内存取来全部权重，时间主要花在取数上，而不是计算上。现在看到的"
+    "是普通解码：{passes} 次前向，{tokens} 个 token。",
     "path_idea": "低成本地猜，一次性核对",
-    "path_idea_text": "权重既已取来，多算几行花不了多少：这次前向核对了 {rows} 行，用时 {ms} 毫秒；普通解码算一行约 {one} "
-    "毫秒。所以任何便宜的办法都可以写{term_draft}，这里由文本自己来猜：同样的词以前后面跟过什么。核对过的 {tested} 个猜测里"
-    "接受了 {accepted} 个；每{term_round}再加一个{term_correction}或{term_bonus}。",
+    "path_idea_text": "权重既已取来，多算几行花不了多少：这次前向核对了 {rows} 行，用时 {ms} 毫秒；普通解码算一行约 "
+    "{one} 毫秒。所以任何便宜的办法都可以写{term_draft}，这里由文本自己来猜：同样的词以前后面跟过什么。核对过的 "
+    "{tested} 个猜测里接受了 {accepted} 个；每{term_round}再加一个{term_correction}或{term_bonus}。",
     "path_model": "用小模型起草",
-    "path_model_text": "最容易想到的{term_drafter}是词表相同的更小的模型，这样它的 token 编号可以直接拿去核对。它一个接一个"
-    "地写，"
-    "这要花时间：这次运行有 {drafting} 的时间花在起草上。目前接受 {accepted} / {tested}。",
+    "path_model_text": "最容易想到的{term_drafter}是词表相同的更小的模型，这样它的 token 编号可以直接拿去核对。它一"
+    "个接一个地写，这要花时间：这次运行有 {drafting} 的时间花在起草上。目前接受 {accepted} / {tested}。",
     "path_dflash": "DFlash：一次猜整块",
-    "path_dflash_text": "DFlash 借助大模型已经算出的内容，一次填满 {k} 个 token 的{term_block}。这很快，但各个猜测互不知晓"
-    "，越靠后越难配合。"
-    "请在下方比较{term_survival}与{term_conditional}。",
+    "path_dflash_text": "DFlash 借助大模型已经算出的内容，一次填满 {k} 个 token 的{term_block}。这很快，但各个猜测互"
+    "不知晓，越靠后越难配合。请在下方比较{term_survival}与{term_conditional}。",
     "path_dspark": "DSpark：记住前一个 token，并知道自己有多大把握",
-    "path_dspark_text": "DSpark 加了两个小部件。{term_markov}根据前一个 token 修正每个猜测；{term_confidence}在核对之前就说"
-    "出每个猜测被接受的可能，"
-    "没把握的就不必送去核对。目前每次前向得到 {per_pass} 个 token。",
+    "path_dspark_text": "DSpark 加了两个小部件。{term_markov}根据前一个 token 修正每个猜测；{term_confidence}在核对"
+    "之前就说出每个猜测被接受的可能，没把握的就不必送去核对。目前每次前向得到 {per_pass} 个 token。",
     "path_verify": "为什么文本不会变样",
-    "path_verify_text": "猜测以 min(1, p / q) 的概率被接受。拒绝之后，大模型从{term_residual}里抽取，也就是 p 中没有被 q 盖"
-    "住的部分。合起来恰好就是 p："
-    "结果是{term_lossless}的。请在下方试试错误的规则，看它们如何出错。",
+    "path_verify_text": "记 p 为大模型给某个 token 的概率，q 为起草者给它的概率。猜测以 min(1, p / q) 的概率被接受："
+    "大模型至少同样看好时必定接受，否则有时接受。拒绝之后，大模型从{term_residual}里抽取，也就是 p 中没有被 q 盖住的"
+    "部分。合起来恰好就是 p：结果是{term_lossless}的。请在下方试试错误的规则，看它们如何出错。",
     "path_pays": "什么时候划算",
-    "path_pays_text": "前向次数在哪台机器上都一样，秒数却不是。省下的比起草和核对花掉的多，猜测才划算；在小机器上可能并不划"
-    "算。下方是各种方法写同一个提示词。",
+    "path_pays_text": "前向次数在哪台机器上都一样，秒数却不是。省下的比起草和核对花掉的多，猜测才划算；在小机器上可"
+    "能并不划算。下方是各种方法对同一个提示词的回答。",
     # 打赌
     "bet_over": "运行已结束，重播即可再猜。",
-    "bet_keep_was": "起草者认为下一个是 {token} 的概率为 {q}，大模型给 {p}。",
+    "bet_keep_was": "第 {place} 个猜测 {token}：起草者给它的概率是 {q}，大模型给 {p}。",
     "bet_share": "这次运行有多少时间花在起草上？",
-    "bet_share_little": "不到 10 %",
-    "bet_share_some": "10 % 到 30 %",
-    "bet_share_much": "超过 30 %",
+    "bet_share_little": "不到 10\u00a0%",
+    "bet_share_some": "10\u00a0% 到 30\u00a0%",
+    "bet_share_much": "超过 30\u00a0%",
     "bet_share_told": "{method} 有 {share} 的时间花在猜测上。",
     "bet_later": "播放到合适的地方会请你猜一猜。",
     "bet_wait": "已记下，看运行结果。",
     "bet_right": "猜对了。",
     "bet_wrong": "这次没猜对。",
-    "bet_keep": "起草者认为下一个是 {token} 的概率为 {q}，大模型只给 {p}。它会被接受吗？",
+    "bet_keep": "第 {place} 个猜测 {token}：起草者给它的概率是 {q}，大模型给 {p}。它会被接受吗？",
     "bet_keep_yes": "接受",
     "bet_keep_no": "拒绝",
     "bet_keep_told": "接受的概率是 {chance}，抽到 {draw}：{right}。",
@@ -290,11 +288,15 @@ WORDS = {
     "lane_per_pass": "每次前向的 token",
     "lane_seconds": "秒",
     "lanes_same": "温度为 0 时，{n} 种方法写出的文本逐个 token 完全相同。",
-    "lanes_parted": "{method} 从第 {at} 个 token 起与普通解码不同，那里最高的两个 logit 只差 {gap}（{dtype} 在 1 附近的步长"
-    "是 {epsilon}）。",
-    "lanes_passes_won": "每次前向得到 token 最多的是 {method}：{per_pass}。按秒计，与这些录制中的普通解码相比：",
-    "lanes_faster": "{method} 是它的 {ratio} 倍，更快；",
-    "lanes_slower": "{method} 是它的 {ratio} 倍，更慢；",
+    "lanes_parted": "{method} 从第 {at} 个 token 起与普通解码不同，那里大模型最高的两个 logit 只差 {gap}。",
+    "lanes_parted_why": "规则本身是无损的；但在 {dtype} 下，一次算多行与一次算一行的舍入略有不同，两个 token 几乎打"
+    "平时就由舍入决定。在 float32 下这很少见。",
+    "lanes_passes_won": "每次前向得到 token 最多的是 {method}：{per_pass}。按秒计，以这些录制中普通解码的速度为 1：",
+    "lanes_faster": "{method} {ratio}，更快",
+    "lanes_even": "{method} {ratio}，但它没有省下任何前向：这只是机器自身计时的波动",
+    "lanes_next": "；",
+    "lanes_end": "。",
+    "lanes_slower": "{method} {ratio}，更慢",
     # 播放器
     "player_round_back": "回到上一轮结束",
     "player_token_back": "后退一步",
@@ -352,8 +354,8 @@ WORDS = {
     "一次前向得到 {tokens} 个 token；不猜的话只有 1 个。",
     "sentence_rejected": "第 {round} 轮：猜了 {drafted} 个，大模型接受 {kept} 个，随后拒绝了 {refused}"
     "（概率 {chance}，抽到 {draw}），改写为 {own}。一次前向得到 {tokens} 个 token。",
-    "sentence_differs": "第 {round} 轮：猜了 {drafted} 个，大模型接受 {kept} 个；猜 {refused} 的地方，大模型自己选了 {own}。"
-    "一次前向得到 {tokens} 个 token。",
+    "sentence_differs": "第 {round} 轮：猜了 {drafted} 个，大模型接受 {kept} 个；猜 {refused} 的地方，大模型自己选了"
+    " {own}。一次前向得到 {tokens} 个 token。",
     "sentence_ended": "第 {round} 轮：猜了 {drafted} 个，大模型接受 {kept} 个。",
     "note_no_match": "最后几个词在上文中没有出现过。",
     "note_draft_context": "文本太长，起草者已容纳不下。",
@@ -411,8 +413,8 @@ WORDS = {
     "fair_chance_match": "按 match 规则，大模型先抽；{token} 恰好就是它抽到的才接受，概率为 p = {chance}。",
     "fair_chance_tolerance": "按 tolerance 规则，q 超出 p 不多时概率为 1，否则为 0。对 {token}，p = {p}、q = {q}，得 "
     "{chance}。",
-    "fair_chance_typical": "按 typical 规则，p 高于门槛时概率为 1，否则为 0；大模型越犹豫，门槛越低。对 {token}，p = {p}，"
-    "得 {chance}。",
+    "fair_chance_typical": "按 typical 规则，p 高于门槛时概率为 1，否则为 0；大模型越犹豫，门槛越低。对 {token}，p "
+    "= {p}，得 {chance}。",
     "fair_chance_none": "{token} 的 q 为 0：起草者从不猜它。",
     "fair_u_kept": "抽到 u = {u}，小于概率：接受。",
     "fair_u_rejected": "抽到 u = {u}，不小于概率：拒绝。",
@@ -422,7 +424,8 @@ WORDS = {
     "fair_again": "再抽一次",
     "fair_again_many": "抽 100 次",
     "fair_again_none": "针对同一概率的新抽取在浏览器里进行，不属于这次运行。",
-    "fair_again_tally": "在此重抽，不属于这次运行：{n} 次中接受 {kept} 次。这样抽 100 轮，有 95 轮在 {low} 到 {high} 之间。",
+    "fair_again_tally": "在此重抽，不属于这次运行：{n} 次中接受 {kept} 次。这样抽 100 轮，有 95 轮在 {low} 到 "
+    "{high} 之间。",
     "fair_part": "深入一步",
     "fair_part_left": "剩下的部分",
     "fair_part_draws": "抽一千次",
@@ -435,8 +438,8 @@ WORDS = {
     "fair_step_4": "4 抽取",
     "fair_left_title": "拒绝之后：从 p 到大模型自己的 token",
     "fair_left_1": "这些条是 p。涂实的是重叠：被接受的猜测已经交出了每个 token 的这一份，其余要靠拒绝之后补上。",
-    "fair_left_1_sum": "这些条是 p。被接受的猜测已经交出涂实的重叠，共 {overlap}；空心的其余部分共 {mass}，要靠拒绝之后补上"
-    "。",
+    "fair_left_1_sum": "这些条是 p。被接受的猜测已经交出涂实的重叠，共 {overlap}；空心的其余部分共 {mass}，要靠拒绝"
+    "之后补上。",
     "fair_left_2": "减去重叠，只留下 (p − q) 为正的部分。减去的与剩下的合起来仍是 p。",
     "fair_left_2_sum": "减去重叠，只留下 (p − q) 为正的部分。对 {token}：{core} + {left} = {p}，两条路合起来正好是 p。",
     "fair_left_3": "除以总和，剩下的部分又成为一个分布。",
@@ -494,8 +497,8 @@ WORDS = {
     "fair_settings_reset": "恢复",
     "fair_before": "之前：模型自己的看法",
     "fair_after": "按设置调整之后：真正起作用的",
-    "fair_settings_run": "这次运行的温度是 {temperature}，top-k 是 {k}，top-p 是 {top}。它们先作用于双方，得到的才是 p 和 "
-    "q。",
+    "fair_settings_run": "这次运行的温度是 {temperature}，top-k 是 {k}，top-p 是 {top}。它们先作用于双方，得到的才是"
+    " p 和 q。",
     "fair_settings_toy": "温度、top-k 和 top-p 先作用于双方，得到的才是 p 和 q。",
     "fair_settings_zero": "温度为 0 时，双方都只剩一个尖峰。尖峰一致处概率为 1，别处为 0。",
     "fair_settings_cut": "{tokens} 的 p 现在是 0：猜它永远不会被接受。",
@@ -507,8 +510,8 @@ WORDS = {
     "view_count": "怎么计数",
     "fate_pruned": "剪掉",
     "count_title": "这些猜测后来怎样了？",
-    "count_judged": "共猜 {drafted} 个，大模型判定了 {tested} 个：接受 {kept} 个，拒绝 {rejected} 个。另有 {not_reached} "
-    "个排在被拒者之后，从未判定：不是错，只是没问到。即使碰巧猜中也不算数。",
+    "count_judged": "共猜 {drafted} 个，大模型判定了 {tested} 个：接受 {kept} 个，拒绝 {rejected} 个。另有 "
+    "{not_reached} 个排在被拒者之后，从未判定：不是错，只是没问到。即使碰巧猜中也不算数。",
     "count_nothing": "目前还没有任何猜测，没有可以计数的内容。",
     "count_bonus_title": "额外的 token 从哪里来？",
     "count_row_check": "核对一个猜测",
@@ -543,9 +546,11 @@ WORDS = {
     "count_first": "只送出前几个猜测",
     "count_moved": "如果少猜几个呢？",
     "count_moved_note": "条形：各位置的“接受/判定”，始终不动。圆点：猜到这一位为止时的“接受/猜出”。",
-    "count_worth": "每轮只送出前 {first} 个猜测：接受 / 猜出为 {accepted} / {drafted} = {rate}，每次前向得到的 token 为 "
-    "{tokens} / {passes} = {length}。第 {first} 个猜测在 {n} 轮里有 {hits} 轮被接受，所以它值 {share} 个 token。",
-    "count_worth_chain": "对这些轮次而言这是精确的：链式猜测里，前面的不取决于后面的。真正重跑时，后续各轮会从别处开始。",
+    "count_worth": "每轮只送出前 {first} 个猜测：接受 / 猜出为 {accepted} / {drafted} = {rate}，每次前向得到的 "
+    "token 为 {tokens} / {passes} = {length}。第 {first} 个猜测在 {n} 轮里有 {hits} 轮被接受，所以它值 {share} 个 "
+    "token。",
+    "count_worth_chain": "对这些轮次而言这是精确的：链式猜测里，前面的不取决于后面的。真正重跑时，后续各轮会从别处开"
+    "始。",
     "count_worth_tree": "这里只数到树的这一层；并不精确，因为更小的树本来会长成别的样子。",
     "count_scatter": "接受率高，每次前向得到的 token 就多吗？",
     "count_scatter_note": "纵轴：每次前向得到的 token（温度 0）。很少敢猜的方法很少猜错，但也赚不到多少。带圈的点："
@@ -556,18 +561,19 @@ WORDS = {
     "fade_series_quoted": "服务器日志一例（引用）",
     "fade_quoted_survival": "引用，并非在此实测：vLLM issue 48892，MTP 猜 8 个，gsm8k，温度 0。起草者越猜越差了吗？"
     "切换到“条件接受率”看看。",
-    "fade_quoted_conditional": "同一份日志，每个占比除以左边的一个：起草者其实越猜越好，下降的只是存活率。引自 vLLM issue "
-    "48892。",
-    "collision_title": "为另一个 token 准备的猜测",
+    "fade_quoted_conditional": "同一份日志，每个占比除以左边的一个：起草者其实越猜越好，下降的只是存活率。引自 vLLM "
+    "issue 48892。",
+    "collision_title": "一块里混进两种写法",
     "collision_nothing": "目前还没有猜测被拒绝。",
     "collision_never": "这里每个猜测都知道前面的 token（或者是照抄来的），不会是为另一个 token 准备的。",
-    "collision_none": "目前有 {refused} 个猜测被拒绝，没有一个符合下面的规则。",
-    "collision_found": "整块猜测同时猜出每一位，要照顾前面可能出现的各种 token。在 {refused} 个被拒的猜测里，有 {hits} "
-    "个可能是为前面的另一个 token 准备的：",
-    "collision_place": "第 {round} 轮：猜测 {before} 可以是 {taken}（{had}），也可以是 {other}（{chance}）；猜测 {slot} 的 "
-    "{token} 要兼顾两者（{meant}）。前面是 {again} 时，大模型只给它 {given}。",
-    "collision_rule": "规则：整块猜测本身给被拒 token 的概率不低于 {meant}；在实际的前一个 token 之后，"
-    "大模型给它的概率低于 {given}；起草者在前一位给另一个 token 的概率不低于 {other}。",
+    "collision_none": "整块猜测同时填满每一位：开头可以是“of course”也可以是“no problem”时，就可能写出“of problem”。"
+    "目前被拒绝的 {refused} 个猜测里没有这样的。",
+    "collision_found": "整块猜测同时填满每一位：开头可以是“of course”也可以是“no problem”时，就可能写出“of problem”"
+    "。在 {refused} 个被拒的猜测里，有 {hits} 个可能接的是前面的另一个 token：",
+    "collision_place": "第 {round} 轮：猜测 {before} 可以是 {taken}（{had}），也可以是 {other}（{chance}）；猜测 "
+    "{slot} 的 {token} 要兼顾两者（{meant}）。前面是 {again} 时，大模型只给它 {given}。",
+    "collision_rule": "计入的条件：整块猜测本身给被拒 token 的概率不低于 {meant}，而在实际的前一个 token 之后，"
+    "大模型给它的概率低于 {given}；并且前一位上起草者给另一个 token 的概率不低于 {other}。",
     "head_title": "同一块猜测，Markov 头开与关",
     "head_on": "开",
     "head_off": "关",
@@ -585,12 +591,12 @@ WORDS = {
     "methods_title": "同样的提示词，各种方法",
     "methods_first": "第 1 个：{share}（{hits}/{n}）",
     "methods_tail": "第 2–{last} 个：{share}（{hits}/{n}）",
-    "methods_note": "{prompts} 条提示词合在一起计数，坐标轴相同。看开头与后段：起草者是起步准，还是后劲足？浅色：不到 20 "
-    "例。",
+    "methods_note": "{prompts} 条提示词合在一起计数，坐标轴相同。看开头与后段：起草者是起步准，还是后劲足？浅色：不"
+    "到 20 例。",
     "sure_threshold": "最低置信度",
     "sure_held": "不送出",
-    "sure_cut": "这次运行到目前为止的 {drafted} 个猜测里，有 {held} 个不会送出；{accepted} 个被接受的猜测里，会失去 {lost} "
-    "个。核对了却没有换来 token 的行：原来是 {all} 行的 {before}，现在是 {rows} 行的 {wasted}。",
+    "sure_cut": "这次运行到目前为止的 {drafted} 个猜测里，有 {held} 个不会送出；{accepted} 个被接受的猜测里，会失去 "
+    "{lost} 个。核对了却没有换来 token 的行：原来是 {all} 行的 {before}，现在是 {rows} 行的 {wasted}。",
     "sure_cut_nothing": "目前还没有任何猜测。",
     "sure_exact": "这是数出来的，不是估计：这次运行送出了全部猜测，每个猜测的结果都有记录。真正重跑时，"
     "后续各轮会从别处开始。",
@@ -609,6 +615,8 @@ WORDS = {
     "sure_brier": "Brier",
     "sure_brier_is": "均方误差",
     "sure_auroc": "AUROC",
+    "sure_axis_came": "实际接受的比例",
+    "sure_axis_said": "置信度",
     "sure_auroc_is": "被接受者排在被拒者之上的机会",
     # 链接、文件与记录
     "own_name": "中文",
@@ -681,6 +689,7 @@ WORDS = {
     "ways_unread": "不读",
     "ways_unsent": "未送出",
     "ways_count": "起草者 {draft} 次前向，大模型 {target} 次前向，写出 {tokens} 个 token。",
+    "ways_counting": "起草者 {draft} 次前向，大模型 {target} 次前向，还没有核对。",
     "ways_reading": "（起草者的前向中，有 {extra} 次只是在读新文本。）",
     "ways_told_prompt": "大模型在读提示词，还没有任何猜测：最后一行就已给出第一个 token。",
     "ways_told_unknown": "这份轨迹录制时还不记录输入。输出都在这里，输入则不去猜。",
@@ -708,8 +717,8 @@ WORDS = {
     "ways_story_pass": "一次前向在已有的 {before} 行之后写入 {rows} 行：最新的 token 和 {drafted} 个猜测。",
     "ways_story_final": "在 {before} 行之后写入了 {rows} 行，留下 {kept} 行，剪掉 {cut} 行：现在共 {after} 行。"
     "最后写出的 token 要到下一次前向才有自己的行。",
-    "ways_cache_note": "按比例绘制，全宽是这次运行可能写到的最长文本。剪掉不花代价：长度退回去，下一次前向就在后面盖着写。"
-    "若模型没有逐 token 的行，只有一个不断更新的状态（循环层），就没法剪，只能恢复旧的状态。",
+    "ways_cache_note": "按比例绘制，全宽是这次运行可能写到的最长文本。剪掉不花代价：长度退回去，下一次前向就在后面盖"
+    "着写。若模型没有逐 token 的行，只有一个不断更新的状态（循环层），就没法剪，只能恢复旧的状态。",
     "ways_here": "同一段文本，各种方法",
     "ways_ask": "让每种方法都在这里猜一次",
     "ways_ask_note": "在引擎上让每种方法各跑一轮，接在第 {round} 轮之前的同一段文本之后。",
@@ -751,13 +760,14 @@ WORDS = {
     "ways_sees_eagle": "大模型的最后一层特征和下一个 token；再往后是它自己预测的特征。",
     "ways_sees_eagle2": "同上，但在自己有把握的地方长成一棵树。",
     "ways_sees_eagle3": "三个深度的特征合在一起，再加下一个 token；再往后是它自己的输出，训练时也是如此。",
-    "ways_sees_mtp": "大模型的最后一层特征和下一个 token，经过一个与大模型一起训练的层；要猜更多，就把自己的输出再送回去。",
+    "ways_sees_mtp": "大模型的最后一层特征和下一个 token，经过一个与大模型一起训练的层；要猜更多，就把自己的输出再送"
+    "回去。",
     "ways_runs": "可以运行",
     "ways_untrained": "不可用：没有为 {name} 训练好的权重",
     "ways_absent": "这个程序里还没有",
     "ways_not_ready": "引擎还在启动",
     "ways_no_engine": "需要在线页面",
-    "ways_map_note": "提前退出有个亲戚在这里运行：随程序附带的小模型（lm）就是用大模型自己的前几层做成的，"
+    "ways_map_note": "随程序附带的小模型（lm）与提前退出相近：它就是用大模型自己的前几层做成的，"
     "只是另有自己的缓存。",
     "bad_prefix_size": "这一轮之前的文本有 {given} 个 token；可以是 {least} 到 {most} 个。",
     "bad_prefix_id": "{given} 不是这个模型的 token 编号。",
@@ -772,8 +782,8 @@ WORDS = {
     "card_confidence": "置信度是起草者在核对之前自己说的：大模型会不会接受这个猜测。"
     "q 是另一回事：起草者猜出这个 token 的概率。",
     "fair_show_refusal": "看最近一次拒绝",
-    "head_units": "上面两行是首选及其概率（温度 1）。下面是实际猜出的 token：温度高于 0 时猜测是随机抽取的，不一定是首选。"
-    "箭头上的数以对数为单位。",
+    "head_units": "上面两行是首选及其概率（温度 1）。下面是实际猜出的 token：温度高于 0 时猜测是随机抽取的，不一定是"
+    "首选。箭头上的数以对数为单位。",
     "fade_temperature": "温度 {temperature}",
     "sure_reliable_few": "{n} 个判定过的猜测：样本太少，还不能据此评判起草者；浅色长线表示每个点还可能移动多远。"
     "下方数字：每格的猜测个数。",
