@@ -172,7 +172,8 @@ function mountWays(R, source) {
     const nodes = [strip("block", say("ways_who_block"), grid)];
     if (!walks) return nodes;
     const bias = d => d.bias == null ? "" : (d.bias < 0 ? "−" : "+") + Math.abs(d.bias).toFixed(1);
-    const steps = round.draft.flatMap(d => [arrow(), guess(round, beat, d.slot, bias(d))]);
+    const steps = Array.from({ length: most }, (_, slot) => make("span.ways-step", {}, arrow(),
+      round.draft[slot] ? guess(round, beat, slot, bias(round.draft[slot])) : empty()));
     return [...nodes, strip("walk", say("ways_who_markov"), line("is-walk", anchorOf(index), ...steps))];
   }
 

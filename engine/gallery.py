@@ -41,7 +41,9 @@ def record(
         progress(i / len(paths), f"{prompt}, {method}")
         half = path.with_name("partial." + path.name)
         try:
-            runs = [list(run(target, prompts[prompt], method, sampling, baseline=sampling.max_new)) for _ in range(repeats)]
+            runs = [
+                list(run(target, prompts[prompt], method, sampling, baseline=sampling.max_new)) for _ in range(repeats)
+            ]
             runs.sort(key=lambda records: sum(metrics.elapsed(r) for r in records if r["type"] == "round"))
             list(trace.write(half, runs[repeats // 2]))
             half.rename(path)

@@ -276,7 +276,7 @@ def test_c1_c2_chance_and_draw_are_the_run_s(visit, measured):
     """In words and symbols: min(1, p / q) of that very guess, its u, and what followed; bar and needle stand where they say."""
     url, rounds = measured
     fair = opened(visit(url))
-    for verdict, told in (("kept", "kept."), ("rejected", "refused."), ("not_reached", "nothing was drawn")):
+    for verdict, told in (("kept", "accepted."), ("rejected", "rejected."), ("not_reached", "nothing was drawn")):
         for index, slot in slots(rounds, verdict)[:3]:
             pointed(fair.page, index, slot)
             d, v = rounds[index]["draft"][slot], rounds[index]["verify"][slot]
@@ -317,7 +317,7 @@ def test_c2_redraws_are_tallied_apart_from_the_run(visit, toy):
     assert (
         all(x <= 312.5 for x in drawn[0]) and all(x >= 312.5 for x in drawn[1]) and len(drawn[0]) + len(drawn[1]) == 300
     )
-    expect(fair.locator(".fair-ruler")).to_have_attribute("aria-label", re.compile("0.313.*u = 0.620.*refused"))
+    expect(fair.locator(".fair-ruler")).to_have_attribute("aria-label", re.compile("0.313.*u = 0.620.*rejected"))
     fair.get_by_role("button", name="Guess this token: A").click()
     assert not fair.locator(".fair-tally b").count()  # another chance, another series
 
@@ -411,7 +411,7 @@ def test_c5_the_residual_step_by_step(visit, measured, toy):
         assert left(fair) == shown
     pointed(fair.page, *slots(rounds, "kept")[0])
     assert (
-        "was kept" in fair.locator(".fair-left + .fair-say").inner_text()
+        "was accepted" in fair.locator(".fair-left + .fair-say").inner_text()
         and not fair.locator(".fair-left").is_visible()
     )
 

@@ -194,7 +194,7 @@ def test_m4_drawing_and_picture_equal_the_page(visit, toy, tmp_path):
         for part in (".tape-sentence", ".tape-prompt"):
             assert re.sub(r"\s", "", page.locator(part).inner_text()) in squeezed
         assert [glyph for glyph, _ in drawing["legend"]] == [GLYPHS[f] for f in list(GLYPHS)[:5]]
-        assert [word for _, word in drawing["legend"]] == ["kept", "rejected", "not reached", "fixed", "bonus"]
+        assert [word for _, word in drawing["legend"]] == ["accepted", "rejected", "not reached", "correction", "bonus"]
         assert {"#0064a0", "#b34700", "#1b1b2f"} <= set(drawing["fills"])
         totals = page.locator(".tape-line:not([hidden]) .tape-total").all_inner_texts()
         assert drawing["times"][: len(totals)] == totals
@@ -342,7 +342,7 @@ def test_n4_r26_the_log_has_one_sentence_per_round(visit, toy):
     for i, (sentence, r) in enumerate(zip(said, TOY[1:-1], strict=True), 1):
         assert sentence.startswith(f"Round {i}: ")
         kept = sum(e["maker"] == "draft" for e in r["emit"])
-        assert not r["draft"] or f"kept {kept}" in sentence
+        assert not r["draft"] or f"accepted {kept}" in sentence
     page.get_by_label("中文").check()
     expect(page.locator(".tape-entries li").first).to_contain_text("第 1 轮")
     assert page.locator(".tape-entries li").count() == rounds

@@ -60,12 +60,12 @@ def test_k2_the_bet_is_answered_by_the_trace_and_stays(visit, toy):
     assert page.locator(".tape-stage.is-checking").count()
     bet = page.locator(".path-bet")
     expect(bet).to_contain_text(
-        f"a probability of {100 * d['q_tok']:.0f} %, the target gives it {100 * v['p_tok']:.0f} %"
+        f"Guess {v['slot'] + 1}, ␠is: the drafter gave it {d['q_tok']:.3f}, the target gives it {v['p_tok']:.3f}."
     )
     assert v["verdict"] == "rejected"
     bet.get_by_role("button", name="accepted").click()
     expect(bet).to_contain_text("Not this time")
-    expect(bet).to_contain_text(f"a chance of {100 * v['ratio']:.0f} %, the draw was {100 * v['u']:.0f} %: rejected")
+    expect(bet).to_contain_text(f"Its chance was {v['ratio']:.3f}, the draw {v['u']:.3f}: rejected")
     assert bet.get_by_role("button", name="accepted").get_attribute("aria-pressed") == "true"
     expect(page.locator(".path-dot.is-done")).to_have_count(1)
 
@@ -93,7 +93,7 @@ def test_k2_how_many_will_survive(visit, toy):
     kept = sum(e["maker"] == "draft" for e in shown["emit"])
     choices.nth(kept).click()
     expect(path.locator(".path-answer")).to_contain_text(
-        f"Right. Kept: {kept} of {len(shown['draft'])}", timeout=15_000
+        f"Right. Accepted: {kept} of {len(shown['draft'])}", timeout=15_000
     )
 
 
