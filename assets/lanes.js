@@ -74,7 +74,7 @@ function mountLanes(R, source) {
     play.textContent = (playing ? "❚❚ " : "▶\uFE0E ") + say(playing ? "pause" : over ? "replay" : "play");
     scrub.value = Math.round(1000 * now / end());
     const first = lanes[0]?.run;
-    if (first) write(told, "lanes_told", { prompt: make("q", {}, first.prompt), machine: first.machine, date: first.started.slice(0, 10), tokens: first.tokens });
+    if (first) write(told, "lanes_told", { prompt: make("q", {}, first.prompt), machine: first.machine, date: first.started.slice(0, 10), tokens: first.tokens, dtype: first.dtype });
     else told.textContent = say("lanes_none");
     for (const lane of lanes) drawLane(lane);
     verdict.replaceChildren(...(over && lanes.length ? [...conclusion(), " ", ...sameness()] : []));

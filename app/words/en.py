@@ -291,7 +291,7 @@ WORDS = {
     "lanes_passes": "by passes",
     "lanes_seconds": "by seconds",
     "lanes_scrub": "Position on the shared clock",
-    "lanes_told": "Every method on the same prompt: {prompt} At most {tokens|token|tokens} each, one run "
+    "lanes_told": "Every method on the same prompt: {prompt} At most {tokens|token|tokens} each, in {dtype}, one run "
     "after the other on {machine}, {date}.",
     "lanes_none": "No recorded runs are here.",
     "lanes_open": "Show this run above, round by round",

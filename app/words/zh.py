@@ -280,7 +280,7 @@ WORDS = {
     "lanes_passes": "按前向次数",
     "lanes_seconds": "按秒",
     "lanes_scrub": "共用时钟上的位置",
-    "lanes_told": "同一个提示词，各种方法：{prompt} 每种最多 {tokens} 个 token，在 {machine} 上依次单独运行，{date}。",
+    "lanes_told": "同一个提示词，各种方法：{prompt} 每种最多 {tokens} 个 token，{dtype}，在 {machine} 上依次单独运行，{date}。",
     "lanes_none": "这里没有录好的运行。",
     "lanes_open": "在上方逐轮查看这次运行",
     "lane_passes": "大模型前向次数",
