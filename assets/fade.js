@@ -48,7 +48,8 @@ function mountFade(R) {
   chart.node.append(sources.node);
 
   function drawDecay() {
-    const counts = R.counts(), quoted = series === "quoted", whole = wholeOf(counts), told = [];
+    const counts = R.counts(), quoted = series === "quoted", whole = wholeOf(counts), told = [], { round, slot } = R.scene();
+    const chosen = quoted ? null : round?.draft[slot]?.depth;   // its place in the draft, from 1
     const shares = mode === "survival" ? QUOTED : conditionalOf(QUOTED);
     const places = quoted ? QUOTED.length : Math.max(1, R.header?.knobs?.k ?? 1);
     const { step, middle } = chart.frame(places), half = Math.min(16, step * 0.32), wide = step > 34;
@@ -60,7 +61,7 @@ function mountFade(R) {
         count(x, 27, short(shares[i], 3));
         told.push(`${i + 1}: ${short(shares[i], 3)}`);
       } else if (n) {
-        chart.bar(x, half, hits / n, interval(hits, n));
+        chart.bar(x, half, hits / n, interval(hits, n), "curves-bar" + (i + 1 === chosen ? ".is-here" : ""));
         count(x, 27, wide ? `${hits}/${n}` : String(hits));
         if (!wide) count(x, 38, String(n));
         told.push(`${i + 1}: ${hits}/${n}`);
@@ -114,7 +115,7 @@ function mountFade(R) {
     worded(make("p.curves-note.fade-units"), "head_units"));
 
   function drawHead() {
-    const beat = R.beat(), round = R.round(), before = R.rounds[beat?.round - 1];
+    const { index, round, beat, slot } = R.scene(), before = R.rounds[index - 1];
     head.dataset.has = Boolean(R.header?.knobs?.markov);
     heads.draw(headed ? "on" : "off", name => say("head_" + name));
     const markov = R.header?.knobs?.markov, block = (round?.draft ?? []).slice(0, beat?.shown ?? 0),
@@ -136,7 +137,7 @@ function mountFade(R) {
     const drawn = line("drawn", "is-drawn", ...block.map(d => {
       const last = d.parent === null ? before?.emit.at(-1).token_id : round.draft[d.parent].token_id;
       const source = d.parent === null ? before : round, fate = fateOf(round, d.slot, beat);
-      return make("span.fade-cell.is-" + fate, { role: "cell" },
+      return make("span.fade-cell.is-" + fate + (d.slot === slot ? ".is-here" : ""), { role: "cell" },
         make("span.fade-arrow", {}, make("span.fade-last", {}, pieceNode(source, last)),
           make("i", { "aria-hidden": "true" }, "→"),
           make("b", {}, (d.bias < 0 ? "−" : "+") + Math.abs(d.bias).toFixed(2))),
@@ -195,7 +196,7 @@ function mountFade(R) {
   }
 
   return {
-    name: "fade", draw, speak,
+    name: "fade", draw, speak, point() { drawDecay(); drawHead(); },
     node: make("section.view-fade", {}, make("div.view-pair", {}, chart.node, meanings), head, methods),
     begin() { found = []; seen = ""; },
     add(round, index) { found.push(collisionsIn(round).map(hit => ({ ...hit, round: index }))); },

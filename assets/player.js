@@ -22,6 +22,7 @@ function mountPlayer(R, element) {
   // -- what stands there
   const play = make("button.tape-play", { type: "button" });
   const scrub = worded(make("input.tape-scrub", { type: "range", min: 0, max: 0, value: 0, step: 1 }), "scrub", "aria-label");
+  const marks = make("span.player-marks", { "aria-hidden": "true" }), track = make("span.player-track", {}, scrub, marks);
   const place = make("span.tape-place"), pace = make("span.tape-pace");
   const choose = (name, values, told, act) => {
     const node = worded(make("select.player-" + name, {}, ...values.map(value => worded(make("option", { value }), told(value)))), "player_" + name, "aria-label");
@@ -46,7 +47,7 @@ function mountPlayer(R, element) {
       make("span.player-steps", {}, button("round_back", "«", () => step("round", -1)), button("token_back", "‹", () => step("token", -1))),
       play,
       make("span.player-steps", {}, button("token_on", "›", () => step("token", 1)), button("round_on", "»", () => step("round", 1))),
-      scrub, place),
+      track, place),
     make("div.player-more", {}, speeds, stops, make("span.player-jumps", {}, worded(make("span"), "jump_to"), ...jumps.map(pair => pair[1])), pace,
       button("keys", "?", () => keys.showModal())),
     keys);
@@ -179,6 +180,16 @@ function mountPlayer(R, element) {
     for (const [name, node] of jumps) node.disabled = !there.has(name);
   }
 
+  /** Chosen tokens on the timeline, where their fate is decided. */
+  function point() {
+    const refs = [...R.pins.map(pin => [pin, "is-pinned"]), ...R.shown && !R.pins.some(pin => same(pin, R.shown)) ? [[R.shown, "is-shown"]] : []];
+    marks.replaceChildren(...refs.filter(([ref]) => R.rounds[ref.round]).map(([ref, kind]) => {
+      const mark = make("i." + kind);
+      mark.style.left = 100 * R.momentOf(ref) / Math.max(1, R.beats.length - 1) + "%";
+      return mark;
+    }));
+  }
+
   return {
     node, bind,
     begin() {
@@ -193,11 +204,13 @@ function mountPlayer(R, element) {
       if (round.draft.some(d => sureOf(d) != null)) there.add("unsure");
     },
     arrive() {
+      point();
       if (calm.matches && R.playing) R.at = R.beats.length - 1;
       run();
     },
     hold() { draw(); run(); },
     draw,
+    point,
     speak() {
       speak();
       list.replaceChildren(...SHOWN.flatMap(([key, name]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, R.say("key_" + name))]));

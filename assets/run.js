@@ -174,7 +174,7 @@ function openRun(words) {
   };
   R.marked = mark => MARKS[mark](R.beat(), R.round());
   /** To the end of a round. */
-  R.visit = index => R.go((starts[index + 1] ?? R.beats.length) - 1);
+  R.visit = index => R.go(lastBeat(index));
 
   // -- the selection: hover shows, click keeps, at most two
   R.show = ref => {
@@ -197,9 +197,23 @@ function openRun(words) {
   /** The token that single-token views tell about. */
   R.chosen = () => R.shown ?? R.pins.at(-1) ?? null;
   /** Whether the playhead has seen what became of a token of the round in view, or of any round before. */
-  R.known = ({ round, slot }) => {
-    const beat = R.beat();
-    return beat?.round !== round || (slot === "own" ? beat.kind === "final" : Boolean(VERDICTS.has(fateOf(R.rounds[round], slot, beat))));
+  R.known = ref => R.beat()?.round !== ref.round || decidedAt(ref, R.beat());
+  const decidedAt = ({ round, slot }, beat) =>
+    slot === "own" ? beat.kind === "final" : VERDICTS.has(fateOf(R.rounds[round], slot, beat));
+  const lastBeat = index => (starts[index + 1] ?? R.beats.length) - 1;
+  /** The first beat that shows what became of a token, by its number. */
+  R.momentOf = ref => {
+    let at = starts[ref.round];
+    while (at < lastBeat(ref.round) && !decidedAt(ref, R.beats[at])) at++;
+    return at;
+  };
+  /** The round of the chosen token if the playhead has passed it, else the round in view: { index, round, beat, slot: the chosen }. */
+  R.scene = () => {
+    const beat = R.beat(), ref = R.chosen();
+    if (!beat) return {};
+    const index = ref?.round < beat.round ? ref.round : beat.round;
+    return { index, round: R.rounds[index], beat: index < beat.round ? R.beats[lastBeat(index)] : beat,
+             slot: ref?.round === index ? ref.slot : null };
   };
   /** The token decided last at the playhead. */
   R.decided = () => {

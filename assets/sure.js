@@ -91,7 +91,7 @@ function mountSure(R) {
 
   /** Dots: confidence before the draw; line: that all up to here are kept; below: what became of each. */
   function drawRound() {
-    const round = R.round(), beat = R.beat();
+    const { round, beat, slot: chosen } = R.scene();
     const { middle } = chart.frame(Math.max(1, R.header?.knobs?.k ?? 1)), spoken = [];
     const shown = (round?.draft ?? []).slice(0, beat?.shown ?? 0).filter(d => d.confidence != null);
     let chance = 1, path = "", cut = false;
@@ -106,7 +106,7 @@ function mountSure(R) {
       path += `${path ? "L" : "M"}${x} ${chart.height(chance)}`;
       spoken.push(`${d.slot + 1}: ${d.confidence.toFixed(2)} ${say("fate_" + fate) ?? ""}${cut ? " " + say("sure_held") : ""}`);
       chart.field.append(svg("text.curves-fate.is-" + fate, { x, y: FIELD.tall + 32 }, GLYPHS[fate] ?? ""));
-      marks.push(svg("circle.curves-dot" + (cut ? ".is-held" : ""), { cx: x, cy: chart.height(d.confidence), r: 4 }));
+      marks.push(svg("circle.curves-dot" + (cut ? ".is-held" : "") + (d.slot === chosen ? ".is-here" : ""), { cx: x, cy: chart.height(d.confidence), r: 4 }));
     }
     if (path) chart.field.append(svg("path.curves-line", { d: path }));
     chart.field.append(...marks);
@@ -174,7 +174,7 @@ function mountSure(R) {
 
   chart.node.append(make("div.view-slider", {}, worded(make("span"), "sure_threshold"), range, level), told, exact);
   return {
-    name: "sure", draw,
+    name: "sure", draw, point: drawRound,
     node: make("section.view-sure", {}, make("div.view-pair", {}, chart.node, diagram.node)),
     begin() {
       range.value = threshold = R.header.knobs?.threshold || TELLING;

@@ -4,7 +4,7 @@ import re
 
 import browser_support as support
 import pytest
-from browser_support import ask, finished, ready, scrub
+from browser_support import ask, finished, ready, scrub, view
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
@@ -176,14 +176,45 @@ def test_r8_two_tokens_can_be_kept_side_by_side(visit, toy):
 
 
 def test_n5_chosen_token_lights_everywhere(visit, toy):
-    """A token pointed at in the text is marked in text, tape and card alike."""
+    """A token pointed at in the text is marked in text, tape, card and timeline alike; pinned, in every view."""
     page = still(visit(toy))
     scrub(page, 1)
     span = page.locator(".tape-text span.by-draft:not([hidden])").nth(2)
-    where = span.evaluate("e => [e.dataset.round, e.dataset.slot]")
+    index, slot = map(int, span.evaluate("e => [e.dataset.round, e.dataset.slot]"))
     span.hover()
-    assert page.locator(f".is-shown[data-round='{where[0]}'][data-slot='{where[1]}']").count() == 2
-    assert f"round {int(where[0]) + 1}" in page.locator("#view-token").inner_text()
+    assert page.locator(f".is-shown[data-round='{index}'][data-slot='{slot}']").count() == 2
+    assert f"round {index + 1}" in page.locator("#view-token").inner_text()
+    [mark] = page.locator(".player-marks i").evaluate_all(
+        "marks => marks.map(mark => parseFloat(mark.style.left) / 100)"
+    )
+    span.click()
+    page.mouse.move(0, 0)
+    page.locator(".tape-scrub").evaluate(
+        "(s, share) => { s.value = share * s.max; s.dispatchEvent(new Event('input')); }", mark
+    )
+    beat = page.locator(".tape-place").inner_text()
+    assert beat.startswith(f"round {index + 1} of")  # the mark stands where the token is decided
+    assert page.locator(f".tape-stage [data-slot='{slot}']:is(.is-kept)").count() == 1
+    scrub(page, 1)
+    fade = view(page, "fade")
+    assert fade.locator(".is-decay rect").evaluate_all(
+        "bars => bars.map(bar => bar.classList.contains('is-here'))"
+    ) == [i == slot for i in range(3)]
+
+
+def test_r9_the_confidence_of_a_chosen_guess_lights(visit, block):
+    """The curve shows the chosen guess's round, whatever the playhead's, and its dot stands out."""
+    page = still(visit(block))
+    scrub(page, 1)
+    sure = view(page, "sure")
+    assert sure.locator(".curves-dot.is-here").count() == 0
+    cell = page.locator(".tape-line [data-round='1'][data-slot='1']")
+    cell.click()
+    page.mouse.move(0, 0)
+    dots = sure.locator(".is-sure .curves-dot")
+    assert dots.evaluate_all("dots => dots.map(dot => dot.classList.contains('is-here'))") == [False, True, False]
+    page.keyboard.press("Escape")
+    expect(sure.locator(".curves-dot.is-here")).to_have_count(0)
 
 
 def paused(visit, url):
