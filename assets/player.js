@@ -182,9 +182,9 @@ function mountPlayer(R, element) {
 
   /** Chosen tokens on the timeline, where their fate is decided. */
   function point() {
-    const refs = [...R.pins.map(pin => [pin, "is-pinned"]), ...R.shown && !R.pins.some(pin => same(pin, R.shown)) ? [[R.shown, "is-shown"]] : []];
+    const refs = [...R.pins.map(pin => [pin, "pin"]), ...R.shown && !R.pins.some(pin => same(pin, R.shown)) ? [[R.shown, "shown"]] : []];
     marks.replaceChildren(...refs.filter(([ref]) => R.rounds[ref.round]).map(([ref, kind]) => {
-      const mark = make("i." + kind);
+      const mark = make("i.player-" + kind);
       mark.style.left = 100 * R.momentOf(ref) / Math.max(1, R.beats.length - 1) + "%";
       return mark;
     }));
