@@ -125,14 +125,14 @@ function mountFade(R) {
       grid.replaceChildren();
       return write(changed, markov === undefined ? "head_never" : markov ? "head_nothing" : "head_absent");
     }
-    const cell = (round, id, chance, kind = "") => make("span.fade-cell" + kind, { role: "cell" }, pieceNode(round, id),
+    const cell = (round, id, chance, kind = "") => make("span.fade-cell" + kind, { role: "cell" }, kind ? "≠ " : "", pieceNode(round, id),
       make("small", {}, chance));
     const line = (name, kind, ...cells) => make("div.fade-line." + kind, { role: "row" },
       make("span.fade-name", { role: "rowheader" }, say("head_row_" + name)), ...cells);
     const differ = block.filter(d => d.q_base_top[0][0] !== d.q_own_top[0][0]);
     const off = line("off", "is-off", ...block.map(d => cell(round, d.q_base_top[0][0], short(d.q_base_top[0][1]))));
     const on = line("on", "is-on",
-      ...block.map(d => cell(round, d.q_own_top[0][0], (differ.includes(d) ? "≠ " : "") + short(d.q_own_top[0][1]),
+      ...block.map(d => cell(round, d.q_own_top[0][0], short(d.q_own_top[0][1]),
       differ.includes(d) ? ".is-changed" : "")));
     const drawn = line("drawn", "is-drawn", ...block.map(d => {
       const last = d.parent === null ? before?.emit.at(-1).token_id : round.draft[d.parent].token_id;
@@ -148,7 +148,7 @@ function mountFade(R) {
     for (const row of [on, drawn]) row.classList.toggle("is-away", !headed);
     if (!headed) return write(changed, "head_told_off", { places: block.length });
     write(changed, differ.length ? "head_told" : "head_same",
-      { slots: differ.map(d => d.slot + 1).join(", "), places: block.length, changes: differ.length });
+      { slots: differ.map(d => d.slot + 1).join(say("list_and")), places: block.length, changes: differ.length });
   }
 
   // -- every method, from the recorded experiment

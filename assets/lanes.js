@@ -104,7 +104,7 @@ function mountLanes(R, source) {
     const others = plain ? ended.filter(lane => lane !== plain) : [];
     for (const [i, lane] of others.entries()) {
       const ratio = (lane.tokens / lane.seconds) / (plain.tokens / plain.seconds);
-      const told = lane.tokens === lane.passes ? "even" : ratio >= 1 ? "faster" : "slower";
+      const told = ratio < 1 ? "slower" : lane.tokens === lane.passes ? "even" : "faster";
       out.push(...fill(say("lanes_" + told), { method: lane.method, ratio: ratio.toFixed(2) }), say(i < others.length - 1 ? "lanes_next" : "lanes_end"));
     }
     return out;

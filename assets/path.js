@@ -147,8 +147,8 @@ function mountPath(R, source, choose, element) {
 
   // -- drawing
   function draw() {
-    const { id } = here(), counts = R.counts(), round = R.round();
-    const first = R.rounds[0], checked = R.rounds.slice(0, (R.beat()?.round ?? -1) + 1).findLast(round => round.draft.length), { spent, all } = clocks[R.over() - 1] ?? { spent: 0, all: 0 };
+    const { id } = here(), counts = R.counts(), first = R.rounds[0], { spent, all } = clocks[R.over() - 1] ?? { spent: 0, all: 0 };
+    const guessed = R.rounds.filter(round => round.draft.length), checked = guessed.findLast(round => round.i <= R.beat()?.round) ?? guessed[0];
     const values = {
       tokens: counts?.tokens ?? 0, passes: counts?.passes ?? 0, per_pass: counts ? rate(counts.tokens / counts.passes) : "–", k: R.header?.knobs?.k ?? 0,
       prompt: first?.rows ?? "–", drafting: all ? percent(spent / all) : "–",

@@ -105,8 +105,8 @@ function mountTape(R) {
     mark();
   }
   let touched = -Infinity;                                      // only a reader's own scrolling stops the following
-  for (const event of ["wheel", "touchmove", "pointerdown", "keydown"])
-    grid.addEventListener(event, () => { touched = performance.now(); }, { passive: true });
+  for (const event of ["wheel", "touchmove", "pointerdown", "keydown"])                          // pressed on a token is no scrolling
+    grid.addEventListener(event, ({ target }) => { if (event !== "pointerdown" || target === grid) touched = performance.now(); }, { passive: true });
   grid.addEventListener("scroll", () => { if (performance.now() - touched < 800) follow = atEnd(grid); }, { passive: true });
   written.addEventListener("scroll", () => { reading = !atEnd(written); }, { passive: true });
   function atEnd(box) { return box.scrollHeight - box.scrollTop - box.clientHeight < 12; }

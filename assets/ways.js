@@ -318,7 +318,7 @@ function mountWays(R, source) {
     rows.replaceChildren(...(there ?? []).map(rowOf));
     const made = there?.filter(row => row.round) ?? [], tokens = Math.max(...made.map(row => row.round.emit.length));
     if (!made.length) return verdict.replaceChildren();
-    const best = made.filter(row => row.round.emit.length === tokens).map(row => nameOf(row.method)).join(say("ways_and"));
+    const best = made.filter(row => row.round.emit.length === tokens).map(row => nameOf(row.method)).join(say("list_and"));
     write(verdict, tokens > 1 ? "ways_best" : "ways_best_none", { methods: best, tokens, n: made[0].length });
   }
 

@@ -60,7 +60,7 @@ def test_k2_the_bet_is_answered_by_the_trace_and_stays(visit, toy):
     assert page.locator(".tape-stage.is-checking").count()
     bet = page.locator(".path-bet")
     expect(bet).to_contain_text(
-        f"Guess {v['slot'] + 1}, ␠is: the drafter gave it {d['q_tok']:.3f}, the target gives it {v['p_tok']:.3f}."
+        f"Guess {v['slot'] + 1} ␠is: the drafter gave it {d['q_tok']:.3f}, the target gives it {v['p_tok']:.3f}."
     )
     assert v["verdict"] == "rejected"
     bet.get_by_role("button", name="accepted").click()

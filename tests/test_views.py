@@ -354,7 +354,7 @@ def test_f5_the_same_block_with_the_head_on_and_off(visit, request, place):
         assert [i for i, changed in enumerate(marked) if changed] == differ
         if differ:
             expect(fade.locator(".fade-head .fade-told")).to_contain_text(
-                "at guess " + ", ".join(str(i + 1) for i in differ)
+                "(guess " + ", ".join(str(i + 1) for i in differ)
             )
         page.locator("body").evaluate("b => document.activeElement.blur()")
         page.keyboard.press("m")

@@ -187,10 +187,10 @@ WORDS = {
     "and that fetching, not the arithmetic, takes most of the time. In view is plain decoding: "
     "{passes|pass|passes}, {tokens|token|tokens}.",
     "path_idea": "Guess cheaply, check in one go",
-    "path_idea_text": "Once the weights are there, a few more rows cost little: this pass checked {rows|row|rows} "
-    "in {ms} ms, plain decoding takes about {one} ms for one. So anything cheap may write a {term_draft}, here the "
-    "text itself: what followed the same words before. {accepted} of {tested} checked guesses were accepted; each "
-    "{term_round} adds a {term_correction} or a {term_bonus}.",
+    "path_idea_text": "Once the weights are there, a few more rows cost little: a pass of this run over "
+    "{rows|row|rows} took {ms} ms, plain decoding takes about {one} ms for one row. So anything cheap may write a "
+    "{term_draft}, here the text itself: what followed the same words before. So far {accepted} of {tested} checked "
+    "guesses were accepted; each {term_round} adds a {term_correction} or a {term_bonus}.",
     "path_model": "A small model as drafter",
     "path_model_text": "The obvious {term_drafter} is a smaller model with the same tokenizer, so that its ids can "
     "be checked directly. It writes its guesses one after the other, which takes time: {drafting} of this run went "
@@ -214,7 +214,7 @@ WORDS = {
     "Below, every method answers the same prompt.",
     # bets
     "bet_over": "The run is over. Replay it to bet.",
-    "bet_keep_was": "Guess {place}, {token}: the drafter gave it {q}, the target {p}.",
+    "bet_keep_was": "Guess {place} {token}: the drafter gave it {q}, the target {p}.",
     "bet_share": "How much of this run went into drafting?",
     "bet_share_little": "under 10\u00a0%",
     "bet_share_some": "10 to 30\u00a0%",
@@ -224,7 +224,7 @@ WORDS = {
     "bet_wait": "Taken. The run will tell.",
     "bet_right": "Right.",
     "bet_wrong": "Not this time.",
-    "bet_keep": "Guess {place}, {token}: the drafter gave it {q}, the target gives it {p}. Will it be accepted?",
+    "bet_keep": "Guess {place} {token}: the drafter gave it {q}, the target gives it {p}. Will it be accepted?",
     "bet_keep_yes": "accepted",
     "bet_keep_no": "rejected",
     "bet_keep_told": "Its chance was {chance}, the draw {draw}: {right}.",
@@ -307,7 +307,7 @@ WORDS = {
     "lanes_passes_won": "Most tokens per pass: {method} with {per_pass}. Speed in seconds, in these recordings, "
     "plain decoding being 1:",
     "lanes_faster": "{method} {ratio}, faster",
-    "lanes_even": "{method} {ratio}, though it saved no pass: so far the machine's own times vary",
+    "lanes_even": "{method} {ratio}, though it saved no pass: timing noise",
     "lanes_next": "; ",
     "lanes_end": ". ",
     "lanes_slower": "{method} {ratio}, slower",
@@ -423,10 +423,10 @@ WORDS = {
     "fair_preset_equal": "p = q",
     "fair_preset_spike": "q bets on one token",
     "fair_settings_on": "The settings on the right are at work; put them back to edit the numbers.",
-    "fair_overlap": "The filled middle is the overlap, min(p, q) summed over all tokens: {overlap}. That is the "
-    "chance that this slot's guess is accepted, before its token is drawn.",
-    "fair_overlap_other": "The filled middle is the overlap, min(p, q) summed over all tokens: {overlap}. Under the "
-    "rule exact that would be the chance that this slot's guess is accepted; this run used another rule.",
+    "fair_overlap": "The filled part of the bars is the overlap, min(p, q) summed over all tokens: {overlap}. That "
+    "is the chance that this slot's guess is accepted, before its token is drawn.",
+    "fair_overlap_other": "The filled part of the bars is the overlap, min(p, q) summed over all tokens: {overlap}. "
+    "Under the rule exact that would be the chance that this slot's guess is accepted; this run used another rule.",
     "fair_ruler": "The chance as a hollow bar, the draw u as a needle",
     "fair_chance_exact": "For {token} the chance is min(1, p / q) = min(1, {p} / {q}) = {chance}.",
     "fair_chance_match": "Under match the target draws first, and {token} is accepted if it is that very draw: "
@@ -624,7 +624,7 @@ WORDS = {
     "head_row_on": "head on: probability",
     "head_row_drawn": "guess, and what the head adds",
     "head_told": "Each place is told which token stands before it: an arrow with what the head adds to the guess, "
-    "in log units. {changes} of {places} favourites changed, at guess {slots}.",
+    "in log units. {changes} of {places} favourites changed (guess {slots}).",
     "head_same": "Each place is told which token stands before it: an arrow with what the head adds to the guess, "
     "in log units. Here all {places} favourites stayed the same.",
     "head_told_off": "The {places} favourites of the backbone alone: no place knows the token before it, every bias "
@@ -735,7 +735,8 @@ WORDS = {
     "ways_unread": "not read",
     "ways_unsent": "not sent",
     "ways_count": "{draft|pass|passes} of the drafter and {target|pass|passes} of the target: {tokens|token|tokens}.",
-    "ways_counting": "{draft|pass|passes} of the drafter and {target|pass|passes} of the target: not checked yet.",
+    "ways_counting": "{draft|pass|passes} of the drafter and {target|pass|passes} of the target; the verdicts are "
+    "still to come.",
     "ways_reading": "(Of the drafter's, {extra} only read new text.)",
     "ways_told_prompt": "The target reads the prompt. Nothing is guessed yet: its last row already gives the first "
     "token.",
@@ -785,7 +786,7 @@ WORDS = {
     "ways_repeats": "= this run's round",
     "ways_differs": "≠ this run's round",
     "ways_facts": "passes: drafter {draft}, target {target}; {tokens|token|tokens}",
-    "ways_and": ", ",
+    "list_and": ", ",
     "ways_prefix": "prefix {prefix}, {n|token|tokens}",
     "ways_best": "Behind these {n|token|tokens} the most is {tokens|token|tokens} in one pass of the target, by: "
     "{methods}. Another place may favour another method.",
@@ -843,7 +844,7 @@ WORDS = {
     "fair_show_refusal": "Show the last rejection",
     "head_units": "The upper rows are favourites with their probability at temperature 1. Below them is what was "
     "guessed: above temperature 0 a "
-    "guess is drawn at random, so it need not be the favourite. The number at an arrow is in log units.",
+    "guess is drawn at random, so it need not be the favourite.",
     "fade_temperature": "temperature {temperature}",
     "sure_reliable_few": "{n|tested guess|tested guesses}: that is little, too little to judge the drafter by; the "
     "long pale lines say how "

@@ -184,9 +184,9 @@ WORDS = {
     "{term_pass}只写一个 {term_token}。每次前向都要从内存取来全部权重，时间主要花在取数上，而不是计算上。现在看到的"
     "是普通解码：{passes} 次前向，{tokens} 个 token。",
     "path_idea": "低成本地猜，一次性核对",
-    "path_idea_text": "权重既已取来，多算几行花不了多少：这次前向核对了 {rows} 行，用时 {ms} 毫秒；普通解码算一行约 "
-    "{one} 毫秒。所以任何便宜的办法都可以写{term_draft}，这里由文本自己来猜：同样的词以前后面跟过什么。核对过的 "
-    "{tested} 个猜测里接受了 {accepted} 个；每{term_round}再加一个{term_correction}或{term_bonus}。",
+    "path_idea_text": "权重既已取来，多算几行花不了多少：这次运行里算 {rows} 行的一次前向用时 {ms} 毫秒；普通解码算"
+    "一行约 {one} 毫秒。所以任何便宜的办法都可以写{term_draft}，这里由文本自己来猜：同样的词以前后面跟过什么。到目前"
+    "为止，核对过的 {tested} 个猜测里接受了 {accepted} 个；每{term_round}再加一个{term_correction}或{term_bonus}。",
     "path_model": "用小模型起草",
     "path_model_text": "最容易想到的{term_drafter}是词表相同的更小的模型，这样它的 token 编号可以直接拿去核对。它一"
     "个接一个地写，这要花时间：这次运行有 {drafting} 的时间花在起草上。目前接受 {accepted} / {tested}。",
@@ -280,7 +280,8 @@ WORDS = {
     "lanes_passes": "按前向次数",
     "lanes_seconds": "按秒",
     "lanes_scrub": "共用时钟上的位置",
-    "lanes_told": "同一个提示词，各种方法：{prompt} 每种最多 {tokens} 个 token，{dtype}，在 {machine} 上依次单独运行，{date}。",
+    "lanes_told": "同一个提示词，各种方法：{prompt} 每种最多 {tokens} 个 token，{dtype}，在 {machine} 上依次单独运行"
+    "，{date}。",
     "lanes_none": "这里没有录好的运行。",
     "lanes_open": "在上方逐轮查看这次运行",
     "lane_passes": "大模型前向次数",
@@ -293,7 +294,7 @@ WORDS = {
     "平时就由舍入决定。在 float32 下这很少见。",
     "lanes_passes_won": "每次前向得到 token 最多的是 {method}：{per_pass}。按秒计，以这些录制中普通解码的速度为 1：",
     "lanes_faster": "{method} {ratio}，更快",
-    "lanes_even": "{method} {ratio}，但它没有省下任何前向：这只是机器自身计时的波动",
+    "lanes_even": "{method} {ratio}，但它没有省下任何前向：计时波动",
     "lanes_next": "；",
     "lanes_end": "。",
     "lanes_slower": "{method} {ratio}，更慢",
@@ -341,8 +342,8 @@ WORDS = {
     "decay_title": "猜测能连中几个？",
     "decay_survival": "存活率",
     "decay_conditional": "条件接受率",
-    "decay_survival_note": "在这一位有猜测的轮次里，从头到这一位全部被接受的占比。竖线：95% 区间。",
-    "decay_conditional_note": "真正核对到这一位的猜测里被接受的占比，只算走到这里的。竖线：95% 区间。",
+    "decay_survival_note": "在这一位有猜测的轮次里，从头到这一位全部被接受的占比。竖线：95\u00a0% 区间。",
+    "decay_conditional_note": "真正核对到这一位的猜测里被接受的占比，只算走到这里的。竖线：95\u00a0% 区间。",
     "decay_empty": "还没有任何猜测。",
     "sure_title": "起草者有多大把握？",
     "sure_note": "圆点：核对之前，起草者给每个猜测的接受概率。虚线：到这一位全部被接受的概率。",
@@ -404,9 +405,9 @@ WORDS = {
     "fair_preset_equal": "p = q",
     "fair_preset_spike": "q 只押一个 token",
     "fair_settings_on": "右边的设置正在起作用；恢复之后才能改动数值。",
-    "fair_overlap": "中间涂实的是重叠，即对所有 token 求和的 min(p, q)：{overlap}。这就是在抽出 token 之前，"
+    "fair_overlap": "条形中涂实的部分是重叠，即对所有 token 求和的 min(p, q)：{overlap}。这就是在抽出 token 之前，"
     "这一位的猜测会被接受的概率。",
-    "fair_overlap_other": "中间涂实的是重叠，即对所有 token 求和的 min(p, q)：{overlap}。按 exact 规则，"
+    "fair_overlap_other": "条形中涂实的部分是重叠，即对所有 token 求和的 min(p, q)：{overlap}。按 exact 规则，"
     "这就是这一位的猜测会被接受的概率；而这次运行用的是别的规则。",
     "fair_ruler": "空心条是概率，指针是抽到的 u",
     "fair_chance_exact": "对 {token}，概率是 min(1, p / q) = min(1, {p} / {q}) = {chance}。",
@@ -689,7 +690,7 @@ WORDS = {
     "ways_unread": "不读",
     "ways_unsent": "未送出",
     "ways_count": "起草者 {draft} 次前向，大模型 {target} 次前向，写出 {tokens} 个 token。",
-    "ways_counting": "起草者 {draft} 次前向，大模型 {target} 次前向，还没有核对。",
+    "ways_counting": "起草者 {draft} 次前向，大模型 {target} 次前向；结论还没有出来。",
     "ways_reading": "（起草者的前向中，有 {extra} 次只是在读新文本。）",
     "ways_told_prompt": "大模型在读提示词，还没有任何猜测：最后一行就已给出第一个 token。",
     "ways_told_unknown": "这份轨迹录制时还不记录输入。输出都在这里，输入则不去猜。",
@@ -730,7 +731,7 @@ WORDS = {
     "ways_repeats": "＝ 这次运行的这一轮",
     "ways_differs": "≠ 这次运行的这一轮",
     "ways_facts": "前向：起草者 {draft} 次，大模型 {target} 次；{tokens} 个 token",
-    "ways_and": "、",
+    "list_and": "、",
     "ways_prefix": "前缀 {prefix}，{n} 个 token",
     "ways_best": "接在这 {n} 个 token 之后，大模型一次前向最多得到 {tokens} 个 token，来自：{methods}。换一处，"
     "也许是别的方法。",
@@ -783,7 +784,7 @@ WORDS = {
     "q 是另一回事：起草者猜出这个 token 的概率。",
     "fair_show_refusal": "看最近一次拒绝",
     "head_units": "上面两行是首选及其概率（温度 1）。下面是实际猜出的 token：温度高于 0 时猜测是随机抽取的，不一定是"
-    "首选。箭头上的数以对数为单位。",
+    "首选。",
     "fade_temperature": "温度 {temperature}",
     "sure_reliable_few": "{n} 个判定过的猜测：样本太少，还不能据此评判起草者；浅色长线表示每个点还可能移动多远。"
     "下方数字：每格的猜测个数。",
