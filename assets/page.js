@@ -31,8 +31,10 @@ Object.assign(specscope, (() => {
   }
 
   const busy = () => ["queue", "reading", "running", "paused", "comparing"].includes(state.state);
-  let free = true, show = () => {};   // whether Gradio would take a next run: it drops a click while it still cancels the last
-  const ended = () => { free = true; show(); };
+  // Whether Gradio would take a next run: it drops a click while it still cancels the last. over: the turn that has ended, of
+  // which a last state may yet arrive.
+  let free = true, over, show = () => {};
+  const ended = () => { over = state.turn; free = true; show(); };
 
   function status(element, props, watch) {
     const line = element.querySelector(".status");
@@ -53,7 +55,7 @@ Object.assign(specscope, (() => {
       if (news.state === "stopped") gone = state.turn;
       else if (news.turn !== undefined && news.turn === gone) return;   // was still under way when Stop was pressed
       state = news;
-      if (busy()) free = false;
+      if (busy() && state.turn !== over) free = false;
       if (state.state === "ready") ready = { name: state.name, off: state.off?.split(", ") ?? [] };
       tell({ state: state.state });
       const chosen = document.querySelector("#method input:checked");     // a method that this model lacks is no choice

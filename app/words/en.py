@@ -735,8 +735,7 @@ WORDS = {
     "ways_unread": "not read",
     "ways_unsent": "not sent",
     "ways_count": "{draft|pass|passes} of the drafter and {target|pass|passes} of the target: {tokens|token|tokens}.",
-    "ways_counting": "{draft|pass|passes} of the drafter and {target|pass|passes} of the target; the verdicts are "
-    "still to come.",
+    "ways_counting": "{draft|pass|passes} of the drafter, {target} of the target: verdicts to come.",
     "ways_reading": "(Of the drafter's, {extra} only read new text.)",
     "ways_told_prompt": "The target reads the prompt. Nothing is guessed yet: its last row already gives the first "
     "token.",
