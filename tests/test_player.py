@@ -1,6 +1,7 @@
 """The player: steps, speeds, jumps, stops and keys, in headless Chromium, on a recorded toy run."""
 
 import re
+import time
 
 import browser_support as support
 import pytest
@@ -218,12 +219,20 @@ def test_r9_the_confidence_of_a_chosen_guess_lights(visit, block):
 
 
 def paused(visit, url):
-    """A page with a long run whose engine stands still."""
+    """A page with a long run whose engine stands still. Its forwards are slowed until then, or it would be over too soon."""
+    from app import sources
+
     page = ready(visit(url))
-    ask(page, "abc abc abc", 400)
-    expect(page.locator(".status")).to_contain_text("Running", timeout=20_000)
-    page.get_by_role("button", name="Pause", exact=True).click()
-    expect(page.locator(".status")).to_contain_text("Paused", timeout=20_000)
+    lm = sources._target.lm
+    before = lm.forward
+    lm.forward = lambda *a, **k: (time.sleep(0.01), before(*a, **k))[1]
+    try:
+        ask(page, "abc abc abc", 400, method="plain")
+        expect(page.locator(".status")).to_contain_text("Running", timeout=20_000)
+        page.get_by_role("button", name="Pause", exact=True).click()
+        expect(page.locator(".status")).to_contain_text("Paused", timeout=20_000)
+    finally:
+        del lm.forward
     return page
 
 
