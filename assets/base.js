@@ -64,6 +64,8 @@ const build = create => (tag, attributes = {}, ...children) => {
 const make = build(name => document.createElement(name));
 const svg = build(name => document.createElementNS("http://www.w3.org/2000/svg", name));
 
+const calm = matchMedia("(prefers-reduced-motion: reduce)");    // readers who want nothing to move
+
 /** Three decimals; two digits that count where those would not show them; "–" for what is not known. */
 const probability = x => x == null ? "–" : x === 0 ? "0" : x < 1e-6 ? "<1e-6" : x < 0.001 ? x.toExponential(1) : x.toFixed(x < 0.01 ? 4 : 3);
 const milliseconds = x => x < 10 ? x.toFixed(1) : x.toFixed(0);

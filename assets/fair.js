@@ -364,8 +364,7 @@ function mountFair(R, ask) {
 
   /** Lets draws that have arrived into the bars, some at a time; the pair or the rule may have been changed meanwhile. */
   function grow(mine) {
-    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    for (const [token, kept] of mine.waiting.splice(0, calm ? Infinity : FAIR.draws / FAIR.strides)) {
+    for (const [token, kept] of mine.waiting.splice(0, calm.matches ? Infinity : FAIR.draws / FAIR.strides)) {
       mine.n++;
       mine.kept += kept;
       mine.counts[token][kept ? "kept" : "own"]++;

@@ -103,7 +103,7 @@ function mountPath(R, source, choose, element) {
     return button;
   };
   const look = worded(make("button.path-look", { type: "button" }), "path_look");
-  look.addEventListener("click", () => element.querySelector(".view-tabs").scrollIntoView({ block: "start", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" }));
+  look.addEventListener("click", () => element.querySelector(".view-tabs").scrollIntoView({ block: "start", behavior: calm.matches ? "auto" : "smooth" }));
   const back = move("back", -1), next = move("next", 1), node = worded(make("section.path", {}, make("div.path-head", {}, step, dots, make("span.path-moves", {}, look, back, next)), title, text, bet, term), "path", "aria-label");
   const marks = CHAPTERS.map((_, i) => {
     const button = make("button.path-dot", { type: "button" });
@@ -148,7 +148,8 @@ function mountPath(R, source, choose, element) {
   // -- drawing
   function draw() {
     const { id } = here(), counts = R.counts(), first = R.rounds[0], { spent, all } = clocks[R.over() - 1] ?? { spent: 0, all: 0 };
-    const guessed = R.rounds.filter(round => round.draft.length), checked = guessed.findLast(round => round.i <= R.beat()?.round) ?? guessed[0];
+    const guessing = round => round.draft.length > 0;
+    const checked = R.rounds.findLast(round => round.i <= R.beat()?.round && guessing(round)) ?? R.rounds.find(guessing);
     const values = {
       tokens: counts?.tokens ?? 0, passes: counts?.passes ?? 0, per_pass: counts ? rate(counts.tokens / counts.passes) : "–", k: R.header?.knobs?.k ?? 0,
       prompt: first?.rows ?? "–", drafting: all ? percent(spent / all) : "–",

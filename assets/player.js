@@ -8,7 +8,6 @@ const STOPS = ["never", "rejected", "bonus", "final"];
 const sureOf = d => d.confidence ?? d.q_own_tok ?? null;
 
 function mountPlayer(R, element) {
-  const calm = matchMedia("(prefers-reduced-motion: reduce)");
   const { worded, speak } = speller(R);
   const button = (name, sign, act) => {
     const node = worded(make("button.player-step." + name, { type: "button" }, sign), name === "keys" ? "keys" : "player_" + name, "aria-label");
@@ -182,8 +181,8 @@ function mountPlayer(R, element) {
 
   /** Chosen tokens on the timeline, where their fate is decided. */
   function point() {
-    const refs = [...R.pins.map(pin => [pin, "pin"]), ...R.shown && !R.pins.some(pin => same(pin, R.shown)) ? [[R.shown, "shown"]] : []];
-    marks.replaceChildren(...refs.filter(([ref]) => R.rounds[ref.round]).map(([ref, kind]) => {
+    const refs = [[R.shown, "shown"], ...R.pins.map(pin => [pin, "pin"])];
+    marks.replaceChildren(...refs.filter(([ref]) => R.rounds[ref?.round]).map(([ref, kind]) => {
       const mark = make("i.player-" + kind);
       mark.style.left = 100 * R.momentOf(ref) / Math.max(1, R.beats.length - 1) + "%";
       return mark;
