@@ -52,8 +52,10 @@ Object.assign(specscope, (() => {
     const take = () => {
       if (!props.value) return draw();
       const news = JSON.parse(props.value);
-      if (news.state === "stopped") gone = state.turn;
-      else if (news.turn !== undefined && news.turn === gone) return;   // was still under way when Stop was pressed
+      if (news.state === "stopped") {
+        gone = state.turn;
+        setTimeout(ended, 3000);                                // should Gradio never say so
+      } else if (news.turn !== undefined && news.turn === gone) return;   // was still under way when Stop was pressed
       state = news;
       if (busy() && state.turn !== over) free = false;
       if (state.state === "ready") ready = { name: state.name, off: state.off?.split(", ") ?? [] };
